@@ -1,0 +1,36 @@
+"""The one value that opens a connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.domain.chat import ResolvedRequest
+from gateway.domain.decision import Permit
+from gateway.domain.finding import Verdict
+from gateway.domain.limits import Reservation
+from gateway.domain.principal import Principal
+from gateway.domain.record import Receipt
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """A request that passed every stage: who, what, which label, where to, reserved, recorded.
+
+    Only `gateway/pipeline/admit.py` constructs it (held by a test over the source tree). There is no
+    other argument by which `Upstream.open` could be persuaded.
+    """
+
+    request_id: str
+    principal: Principal
+    request: ResolvedRequest
+    verdict: Verdict
+    permit: Permit
+    reservation: Reservation
+    receipt: Receipt
+
+    def __post_init__(self) -> None:
+        # fail-closed: parts of different requests cannot be combined into an admission.
+        if not (self.request_id == self.receipt.request_id == self.reservation.request_id):
+            raise ValueError("an admission is made of one request")
+        if self.verdict.label.level > self.permit.label.level:
+            raise ValueError("the permit was given for a lower label than the verdict")

@@ -1,0 +1,100 @@
+"""What the policy says: facts in, a permit or a denial out.
+
+Invariants
+1. A `Permit` is constructed only in `gateway/policy/evaluate.py` (held by a test over the source tree).
+2. Every destination of a permit has clearance ≥ the label of the permit. The constructor checks it,
+   the policy compiler proves it, and the upstream checks it again for each connection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.domain.label import Label, Level
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """A place that can answer, with the model it will be asked for.
+
+    `clearance` is the highest level that may be sent there. `hosted` is False only for the company's
+    own nodes. `model` is the destination's own name for the logical model. `extensions` are the
+    request fields beyond the common ones that it takes.
+    """
+
+    name: str
+    kind: str
+    clearance: Level
+    hosted: bool
+    region: str
+    model: str
+    extensions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything a policy condition can ask about. Built from the verdict and the request only."""
+
+    tenant: str
+    roles: frozenset[str]
+    scopes: frozenset[str]
+    label: Label
+    model: str
+    endpoint: str
+    stream: bool
+    tool_names: frozenset[str]
+    prompt: str | None
+    prompt_tokens: int
+    output_tokens: int
+    extensions: frozenset[str]
+    workload: str = "interactive"
+
+
+@dataclass(frozen=True, slots=True)
+class Obligations:
+    """What must be honoured when the permit is used. Unknown obligations do not load."""
+
+    output_profile: str = "default"
+    audit_level: str = "metadata"
+    max_output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """Where this request may go, in order of preference, and under which obligations."""
+
+    label: Label
+    destinations: tuple[Destination, ...]
+    obligations: Obligations
+    rule_ids: tuple[str, ...]
+    policy_id: str
+    policy_version: str
+    policy_sha256: str
+
+    def __post_init__(self) -> None:
+        if not self.destinations:
+            raise ValueError("a permit names at least one destination")
+        # fail-closed: a permit that exceeds a clearance cannot exist, whatever built it.
+        if any(self.label.level > place.clearance for place in self.destinations):
+            raise ValueError("a permit cannot exceed the clearance of a destination")
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """Why no destination is permitted. `message` is public; `code` is kebab-case.
+
+    `status` is 403, or 404 for an unknown model, or 400 when only a request field stands in the way
+    (`param` names it).
+    """
+
+    code: str
+    message: str
+    rule_ids: tuple[str, ...]
+    policy_id: str
+    policy_version: str
+    policy_sha256: str
+    status: int = 403
+    param: str | None = None
+
+
+Decision = Permit | Denial

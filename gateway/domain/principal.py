@@ -1,0 +1,25 @@
+"""Who asks, as far as a verified token says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The verified caller.
+
+    `subject_ref` and `token_ref` are keyed digests (hex): records carry these, never the names.
+    `expires_at_seconds` is Unix time. Only `identity` constructs it, after verification.
+    """
+
+    tenant: str
+    subject: str
+    subject_ref: str
+    token_ref: str
+    issuer: str
+    client_id: str
+    key_id: str
+    roles: frozenset[str]
+    scopes: frozenset[str]
+    expires_at_seconds: int

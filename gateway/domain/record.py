@@ -1,0 +1,135 @@
+"""Audit records as values. `gateway.audit` turns them into stored bytes.
+
+The field names are those of schema `audit/1`. Fields are append-only; a new one has a default.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from gateway.domain.chat import Pin
+from gateway.domain.limits import Usage
+from gateway.domain.stream import FilterAction
+
+
+class Phase(StrEnum):
+    """When in the life of a request a record is written."""
+
+    ADMITTED = "admitted"
+    COMPLETED = "completed"
+    DENIED = "denied"
+    ABORTED = "aborted"
+    ABANDONED = "abandoned"
+    LOG = "log"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asked. References are keyed digests; there is no name here."""
+
+    tenant: str
+    subject_ref: str
+    token_ref: str
+    issuer: str
+    client_id: str
+    key_id: str
+    roles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyFact:
+    """Which policy decided, and by which rules."""
+
+    id: str
+    version: str
+    sha256: str
+    rule_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClassifierFact:
+    """What the classifier concluded. `coverage` counts parts by coverage word."""
+
+    detectors: tuple[str, ...]
+    level: str
+    tags: tuple[str, ...]
+    kinds: tuple[str, ...]
+    finding_count: int
+    coverage: tuple[tuple[str, int], ...]
+    degraded: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RouteFact:
+    """Where it goes or went. In an intent: every destination that the permit allows, in order."""
+
+    model_asked: str
+    destinations: tuple[str, ...]
+    destination: str | None = None
+    destination_model: str | None = None
+    hosted: bool | None = None
+    region: str | None = None
+    clearance: str | None = None
+    attempt: int = 0
+    attempts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LimitFact:
+    """What was reserved and settled, in tokens."""
+
+    reserved_tokens: int
+    settled_tokens: int | None = None
+    degraded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFact:
+    """How it ended. `latency_us` are (stage, microseconds); no text of an error, only its class."""
+
+    status: int
+    finish_reasons: tuple[str, ...] = ()
+    usage: Usage | None = None
+    latency_us: tuple[tuple[str, int], ...] = ()
+    bytes_out: int = 0
+    client_disconnected: bool = False
+    upstream_request_id: str | None = None
+    error_class: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRecord:
+    """One record about one request. What a phase does not know yet is None.
+
+    `request_hmac` and `response_hmac` are keyed digests (HMAC-SHA-256, hex) of the body sent and
+    of the text released, so that short texts cannot be guessed from the log.
+    """
+
+    phase: Phase
+    request_id: str
+    reason_code: str
+    endpoint: str
+    client_request_ref: str | None = None
+    actor: Actor | None = None
+    policy: PolicyFact | None = None
+    classifier: ClassifierFact | None = None
+    route: RouteFact | None = None
+    pins: tuple[Pin, ...] = ()
+    limits: LimitFact | None = None
+    filters: tuple[FilterAction, ...] = ()
+    request_hmac: str | None = None
+    response_hmac: str | None = None
+    result: ResultFact | None = None
+    intent_seq: int | None = None
+    audit_level: str = "metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """Proof that a record is durable: its place in the log of `origin` and its leaf hash (hex)."""
+
+    request_id: str
+    origin: str
+    seq: int
+    leaf_sha256: str

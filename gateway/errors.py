@@ -1,0 +1,233 @@
+"""One class per cause of refusal, each with a stable code, a status and a public sentence.
+
+The tree::
+
+    TidegateError
+    ├── ConfigurationError            the process does not start, or a new file is not taken
+    └── Refusal                       the request ends here; the sentence is safe to show
+        ├── RequestRefused            400  malformed, unknown or out-of-bounds input
+        │   ├── PayloadTooLarge       413
+        │   ├── UnsupportedMedia      415
+        │   ├── HeadersTooLarge       431
+        │   ├── NotFound              404  unknown model, route, prompt
+        │   ├── MethodNotAllowed      405
+        │   └── Unresolvable          422  prompt or tools cannot be resolved
+        ├── NotAuthenticated          401  one body for every reason; the reason goes to the log
+        ├── KeySetUnavailable         503  tokens cannot be verified just now
+        ├── PolicyDenied              403
+        ├── LimitExceeded             429
+        ├── LimitsUnavailable         503  Redis cannot be asked and no private place is left
+        ├── AuditUnavailable          503  no durable receipt, so nothing leaves
+        ├── NotReady                  503  starting, draining or overloaded
+        ├── UpstreamUnavailable       503  nobody accepts the connection, or the node says 503
+        ├── UpstreamFailed            502  an answer that is no answer
+        ├── UpstreamTimeout           504
+        ├── UpstreamRejected          4xx  the upstream refuses the request itself
+        └── OutputBlocked             502  the output filter could not finish, or says stop
+
+Invariants
+1. `message` never holds text of a prompt, an answer, a token or a header value.
+2. `code` is kebab-case and never changes its meaning; it is the `reason_code` of the record.
+3. `detail` is for operators' logs only (closed vocabulary or counts), never for clients.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TidegateError(Exception):
+    """Root of everything that this project raises on purpose."""
+
+
+class ConfigurationError(TidegateError):
+    """A file or setting is unusable: says where (file:line: key), what was expected, what was found."""
+
+
+class Refusal(TidegateError):
+    """A request ends here. Clients see `status`, `code`, `message` and `param`, and nothing else."""
+
+    status: ClassVar[int] = 500
+    kind: ClassVar[str] = "api_error"
+    default_code: ClassVar[str] = "internal-error"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        detail: str | None = None,
+        retry_after_seconds: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+        self.param = param
+        self.detail = detail
+        self.retry_after_seconds = retry_after_seconds
+
+    @property
+    def http_status(self) -> int:
+        """Status of the HTTP answer, when nothing has been sent yet."""
+        return self.status
+
+
+class RequestRefused(Refusal):
+    """The request is malformed, or asks for something that does not exist or is out of bounds."""
+
+    status = 400
+    kind = "invalid_request_error"
+    default_code = "invalid-request"
+
+
+class PayloadTooLarge(RequestRefused):
+    """The body is larger than the gateway reads."""
+
+    status = 413
+    default_code = "payload-too-large"
+
+
+class UnsupportedMedia(RequestRefused):
+    """The content type or content encoding is not one the gateway reads."""
+
+    status = 415
+    default_code = "unsupported-media-type"
+
+
+class HeadersTooLarge(RequestRefused):
+    """The header block is larger than the gateway reads."""
+
+    status = 431
+    default_code = "headers-too-large"
+
+
+class NotFound(RequestRefused):
+    """Unknown model, route or document."""
+
+    status = 404
+    default_code = "not-found"
+
+
+class MethodNotAllowed(RequestRefused):
+    """The route exists, the method does not."""
+
+    status = 405
+    default_code = "method-not-allowed"
+
+
+class Unresolvable(RequestRefused):
+    """A prompt or tool set that the request names cannot be resolved or rendered."""
+
+    status = 422
+    default_code = "unresolvable-protocol"
+
+
+class NotAuthenticated(Refusal):
+    """No valid token. The public sentence is one for all causes; `code` tells the log which."""
+
+    status = 401
+    kind = "authentication_error"
+    default_code = "invalid-token"
+
+
+class KeySetUnavailable(Refusal):
+    """Tokens cannot be verified: keys are not reachable and the grace is over."""
+
+    status = 503
+    default_code = "key-set-unavailable"
+
+
+class PolicyDenied(Refusal):
+    """The policy permits no destination for this request."""
+
+    status = 403
+    kind = "permission_error"
+    default_code = "policy-denied"
+
+
+class LimitExceeded(Refusal):
+    """A bucket is spent. `retry_after_seconds` says when to come back."""
+
+    status = 429
+    kind = "rate_limit_error"
+    default_code = "rate-limit-exceeded"
+
+
+class LimitsUnavailable(Refusal):
+    """Limits cannot be checked and no private destination remains."""
+
+    status = 503
+    default_code = "limits-unavailable"
+
+
+class AuditUnavailable(Refusal):
+    """No durable receipt in time: nothing leaves."""
+
+    status = 503
+    default_code = "audit-unavailable"
+
+
+class NotReady(Refusal):
+    """Starting, draining or overloaded."""
+
+    status = 503
+    default_code = "not-ready"
+
+
+class UpstreamUnavailable(Refusal):
+    """No permitted destination accepts the request just now."""
+
+    status = 503
+    default_code = "upstream-unavailable"
+
+
+class UpstreamFailed(Refusal):
+    """The destination answered with something that is not an answer, or was cut off."""
+
+    status = 502
+    default_code = "upstream-failed"
+
+
+class UpstreamTimeout(Refusal):
+    """A named deadline (connect, first byte, idle, total) passed."""
+
+    status = 504
+    default_code = "upstream-timeout"
+
+
+class UpstreamRejected(Refusal):
+    """The destination refuses the request itself; its own words are not passed on.
+
+    `upstream_status` is one of 400, 404, 413, 422, 429; anything else is `UpstreamFailed`.
+    """
+
+    kind = "invalid_request_error"
+    default_code = "upstream-rejected"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        upstream_status: int,
+        code: str | None = None,
+        param: str | None = None,
+        detail: str | None = None,
+        retry_after_seconds: int | None = None,
+    ) -> None:
+        super().__init__(
+            message, code=code, param=param, detail=detail, retry_after_seconds=retry_after_seconds
+        )
+        self.upstream_status = upstream_status
+
+    @property
+    def http_status(self) -> int:
+        """The upstream's status is also the client's."""
+        return self.upstream_status
+
+
+class OutputBlocked(Refusal):
+    """The output filter raised, ran out of its budget, or stops the answer by rule."""
+
+    status = 502
+    default_code = "output-blocked"

@@ -1,0 +1,154 @@
+"""What the walk needs from the rooms, as types. `gateway.assembly` fills them in.
+
+Every port raises only `gateway.errors.Refusal` for what a client may be told. Anything else that
+comes out of a port is a fault: the walk refuses the request and nothing leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+
+from gateway.domain.admitted import Admitted
+from gateway.domain.chat import ChatRequest
+from gateway.domain.decision import Destination
+from gateway.domain.limits import Exceeded, Reservation, Usage
+from gateway.domain.principal import Principal
+from gateway.domain.record import Receipt, RequestRecord
+from gateway.domain.request import RawRequest
+from gateway.domain.stream import FilterAction, StreamEvent
+from gateway.errors import Refusal
+
+
+class Authenticator(Protocol):
+    """Stage 1. Raises `NotAuthenticated` or `KeySetUnavailable`."""
+
+    async def authenticate(self, raw: RawRequest) -> Principal:
+        """The verified principal of this request."""
+        ...
+
+
+#: Stage 2: bytes of a client's body to a `ChatRequest`. Raises `RequestRefused`.
+ParseRequest = Callable[[bytes], ChatRequest]
+
+
+class Limiter(Protocol):
+    """Stages 6 and 12."""
+
+    async def reserve(
+        self, principal: Principal, request_id: str, prompt_tokens: int, output_tokens: int
+    ) -> Reservation | Exceeded:
+        """Take all buckets or none. A degraded reservation is good for private destinations only."""
+        ...
+
+    async def settle(self, reservation: Reservation, usage: Usage | None) -> None:
+        """Give back what was not used. `None`: nothing was spent. Idempotent; bounded in time."""
+        ...
+
+
+class Journal(Protocol):
+    """Stages 7 and 12."""
+
+    async def record(self, record: RequestRecord) -> Receipt:
+        """Make a record durable. Raises `AuditUnavailable` when that takes more than 250 ms."""
+        ...
+
+
+class UpstreamAnswer(Protocol):
+    """An open answer of a destination: status 200 was received, the body is still coming."""
+
+    @property
+    def destination(self) -> Destination:
+        """Who answers."""
+        ...
+
+    @property
+    def upstream_request_id(self) -> str | None:
+        """The provider's own id (bounded, printable ASCII)."""
+        ...
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Body bytes as they come. Raises `UpstreamFailed` or `UpstreamTimeout` when cut."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connection (cancels generation when the body is not finished). Idempotent."""
+        ...
+
+
+class Upstream(Protocol):
+    """Stage 8: the only place that opens a connection."""
+
+    async def open(self, admitted: Admitted, destination: Destination) -> UpstreamAnswer:
+        """Send the request. Raises `UpstreamUnavailable`, `-Timeout`, `-Failed`, `-Rejected`."""
+        ...
+
+    def order(self, destinations: Sequence[Destination]) -> tuple[Destination, ...]:
+        """The same destinations, those with an open breaker last."""
+        ...
+
+
+class AnswerDecoder(Protocol):
+    """Stage 9: bytes of a provider to events. Whole equals any split. Raises `UpstreamFailed`."""
+
+    def feed(self, chunk: bytes) -> tuple[StreamEvent, ...]:
+        """Events completed by this chunk."""
+        ...
+
+    def flush(self) -> tuple[StreamEvent, ...]:
+        """Events at the end of the body. Raises `UpstreamFailed` when the answer is cut short."""
+        ...
+
+
+class OutputFilter(Protocol):
+    """Stage 10, one per exchange. Raises `OutputBlocked`."""
+
+    def feed(self, event: StreamEvent) -> tuple[StreamEvent, ...]:
+        """Events that may be released now."""
+        ...
+
+    def flush(self) -> tuple[StreamEvent, ...]:
+        """What was still held back, filtered, when the answer ends."""
+        ...
+
+    @property
+    def actions(self) -> tuple[FilterAction, ...]:
+        """What was done so far."""
+        ...
+
+
+class AnswerEncoder(Protocol):
+    """Stage 11: events to the client's bytes, streamed or as one body."""
+
+    @property
+    def content_type(self) -> bytes:
+        """Value of the content-type header."""
+        ...
+
+    def encode(self, events: Sequence[StreamEvent]) -> bytes:
+        """Bytes to send now; empty when a plain answer is still being collected."""
+        ...
+
+    def end(self) -> bytes:
+        """The last bytes of a clean end: `[DONE]`, or the whole body of a plain answer."""
+        ...
+
+    def fail(self, refusal: Refusal) -> bytes:
+        """The last bytes of a stream that failed after its start: an error event, no clean end."""
+        ...
+
+
+class Dialects(Protocol):
+    """Wire formats, by destination kind and by what the client asked for."""
+
+    def decoder(self, destination: Destination, request: ChatRequest) -> AnswerDecoder:
+        """Decoder for one answer of this destination."""
+        ...
+
+    def encoder(self, request: ChatRequest, request_id: str, created_seconds: int) -> AnswerEncoder:
+        """Encoder for one answer to this client."""
+        ...
+
+
+#: A new output filter for a profile name.
+NewOutputFilter = Callable[[str], OutputFilter]

@@ -1,0 +1,164 @@
+"""Settings of one gateway process: a TOML file, checked whole before anything starts.
+
+What the policy says about trust (clearance, region, allowed hosts) is in policies/. Here stands only
+where this process listens and how it reaches things. Unknown keys are refused. Secrets are
+references, `file:PATH` or `env:NAME`, never values.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from gateway.domain.secret import Secret
+from gateway.errors import ConfigurationError
+
+
+class ServerSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Listening side and its bounds."""
+
+    host: str = "127.0.0.1"
+    port: int = 8080
+    max_body_bytes: int = 4 * 1024 * 1024
+    max_header_bytes: int = 32 * 1024
+    header_timeout_seconds: int = 10
+    body_timeout_seconds: int = 10
+    write_timeout_seconds: int = 30
+    max_in_flight: int = 1024
+    drain_seconds: int = 30
+
+
+class IssuerSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One token issuer. `keys` is `file:PATH` (JWK set) or an `https:`/`http:` URL of a JWK set.
+
+    `tenants` lists the tenants that this issuer may speak for. `client_ids`, when given, lists the
+    accepted authorised parties (`azp`).
+    """
+
+    issuer: str
+    audience: str
+    keys: str
+    tenants: tuple[str, ...]
+    algorithms: tuple[Literal["EdDSA", "ES256", "RS256"], ...] = ("EdDSA", "ES256", "RS256")
+    client_ids: tuple[str, ...] = ()
+    tenant_claim: str = "tenant"
+    roles_claim: str = "roles"
+
+
+class IdentitySettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Token verification. All times in seconds."""
+
+    issuers: tuple[IssuerSettings, ...]
+    leeway_seconds: int = 30
+    refresh_seconds: int = 300
+    cooldown_seconds: int = 5
+    stale_grace_seconds: int = 3600
+    fetch_timeout_seconds: int = 3
+
+
+class PolicySettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Where the policy files are, and how often the folder is looked at."""
+
+    directory: str = "policies"
+    poll_seconds: float = 1.0
+
+
+class SensitivitySettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`contextual_model` has no default: running without one must be said in words (`none`)."""
+
+    contextual_model: Literal["none"]
+    budget_ms: int = 1000
+    engine: Literal["hyperscan", "re2"] = "hyperscan"
+
+
+class LimitSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """`redis_url` empty: the gateway starts an embedded Valkey of its own."""
+
+    redis_url: str = ""
+    timeout_ms: int = 250
+    lease_seconds: int = 600
+
+
+class AuditSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The audit log of this writer. `signing_key` is a reference to an Ed25519 PKCS#8 PEM."""
+
+    directory: str
+    signing_key: str
+    origin: str = "tidegate/local/0"
+    deadline_ms: int = 250
+    segment_bytes: int = 64 * 1024 * 1024
+
+
+class OutputSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Time that the output filter may take for one event."""
+
+    budget_ms: int = 50
+
+
+class EndpointSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How to reach one destination of the policy. Deadlines in seconds."""
+
+    url: str
+    credential: str = ""
+    connect_seconds: float = 5.0
+    first_byte_seconds: float = 60.0
+    idle_seconds: float = 30.0
+    total_seconds: float = 600.0
+    max_connections: int = 512
+
+
+class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Everything that one process needs. `pepper` keys the digests of subjects and texts."""
+
+    identity: IdentitySettings
+    sensitivity: SensitivitySettings
+    audit: AuditSettings
+    pepper: str
+    server: ServerSettings = ServerSettings()
+    policy: PolicySettings = PolicySettings()
+    limits: LimitSettings = LimitSettings()
+    output: OutputSettings = OutputSettings()
+    destinations: dict[str, EndpointSettings] = {}
+
+
+def load_settings(path: Path) -> Settings:
+    """Settings from a TOML file; relative paths inside are relative to the working directory.
+
+    Raises `ConfigurationError` that names file and key.
+    """
+    try:
+        tree = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path}: not valid TOML: {error}") from None
+    try:
+        return msgspec.convert(tree, Settings)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{path}: {error}") from None
+
+
+def read_secret(reference: str) -> Secret:
+    """Secret behind `file:PATH` or `env:NAME`; trailing newlines are dropped.
+
+    Raises `ConfigurationError` that names the reference, never the value.
+    """
+    scheme, _, place = reference.partition(":")
+    if scheme == "env" and place:
+        value = os.environ.get(place)
+        if not value:
+            raise ConfigurationError(f"secret {reference}: the environment variable is not set or empty")
+        return Secret(value)
+    if scheme == "file" and place:
+        try:
+            value = Path(place).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError):
+            raise ConfigurationError(f"secret {reference}: the file cannot be read as text") from None
+        if not value:
+            raise ConfigurationError(f"secret {reference}: the file is empty")
+        return Secret(value)
+    raise ConfigurationError(f"secret reference {reference!r}: expected file:PATH or env:NAME")
