@@ -1,0 +1,221 @@
+"""Stages 1 to 7 of the walk: from bytes to an `Admitted`, or a refusal.
+
+Invariants
+1. One straight line; each stage's output is the next one's input. Nothing is skipped, for nobody.
+2. What is classified is `resolved`, and `resolved` is what is sent.
+3. Whatever raises after authentication is recorded as a denial before the client hears of it.
+4. A reservation that does not end in an `Admitted` is given back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.domain.admitted import Admitted
+from gateway.domain.chat import ChatRequest, ResolvedRequest
+from gateway.domain.decision import Denial, Facts, Permit
+from gateway.domain.finding import Verdict
+from gateway.domain.label import PUBLIC, Label, Level
+from gateway.domain.limits import Exceeded, LimitState, Reservation
+from gateway.domain.principal import Principal
+from gateway.domain.record import RequestRecord
+from gateway.domain.request import RawRequest
+from gateway.errors import (
+    AuditUnavailable,
+    LimitExceeded,
+    LimitsUnavailable,
+    NotFound,
+    PolicyDenied,
+    Refusal,
+    RequestRefused,
+)
+from gateway.pipeline import records
+from gateway.pipeline.ports import (
+    Authenticator,
+    Dialects,
+    Journal,
+    Limiter,
+    NewOutputFilter,
+    ParseRequest,
+    Upstream,
+)
+from gateway.pipeline.records import Trail
+from gateway.snapshot import Snapshot, SnapshotHolder
+
+#: (status, headers, body) of a refusal, in the client's dialect.
+Problem = Callable[[Refusal, str], tuple[int, list[tuple[bytes, bytes]], bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """The rooms, as the walk uses them. Built once by `assembly`.
+
+    `estimate(chat)` gives (prompt tokens, allowed output tokens over all choices).
+    `tokens_of_chars(count)` estimates tokens of text that came without a usage report.
+    `keyed_digest(data)` is a keyed hash in hex. `observe(phase, reason, destination)` feeds metrics.
+    `limit_headers(states)` gives the rate-limit header fields. `report_fault(phrase, error)` logs a
+    fault by its class, without its text.
+    """
+
+    snapshots: SnapshotHolder
+    authenticator: Authenticator
+    parse: ParseRequest
+    limiter: Limiter
+    journal: Journal
+    upstream: Upstream
+    dialects: Dialects
+    new_filter: NewOutputFilter
+    problem: Problem
+    estimate: Callable[[ChatRequest], tuple[int, int]]
+    tokens_of_chars: Callable[[int], int]
+    keyed_digest: Callable[[bytes], str]
+    limit_headers: Callable[[tuple[LimitState, ...]], list[tuple[bytes, bytes]]]
+    observe: Callable[[str, str, str], None]
+    report_fault: Callable[[str, BaseException], None]
+    write_timeout_seconds: float = 30.0
+    seal_timeout_seconds: float = 5.0
+
+
+async def admit(walk: Walk, raw: RawRequest) -> Admitted:
+    """The whole admission. Raises `Refusal`; then nothing has left and nothing is reserved."""
+    snapshot = walk.snapshots.current
+    principal = await walk.authenticator.authenticate(raw)
+    trail = _trail(walk, raw, principal)
+    try:
+        chat = walk.parse(raw.body)
+        trail.model_asked = chat.model
+        resolved = trail.resolved = snapshot.resolve(chat)
+        floor = _floor(raw, principal, resolved, snapshot)
+        started_ns = time.perf_counter_ns()
+        verdict = trail.verdict = snapshot.classify(resolved, floor)
+        trail.latency_us.append(("classify", (time.perf_counter_ns() - started_ns) // 1000))
+        prompt_tokens, output_tokens = walk.estimate(resolved.chat)
+        facts = _facts(raw, principal, resolved, verdict, prompt_tokens, output_tokens)
+        trail.decision = snapshot.decide(facts)
+        permit = _permit(trail.decision)
+        reservation = await _reserve(walk, principal, raw.request_id, prompt_tokens, output_tokens)
+        trail.reservation = reservation
+        try:
+            permit = trail.decision = _narrow(snapshot, permit, reservation)
+            receipt = await walk.journal.record(records.intent(trail, permit))
+            return Admitted(raw.request_id, principal, resolved, verdict, permit, reservation, receipt)
+        except BaseException:
+            await walk.limiter.settle(reservation, None)
+            raise
+    except AuditUnavailable:
+        walk.observe("denied", "audit-unavailable", "none")
+        raise
+    except Refusal as refusal:
+        await _deny(walk, trail, refusal)
+        raise
+    except Exception as fault:
+        walk.report_fault("admission failed", fault)
+        # fail-closed: a fault in any stage is a refusal, and it is recorded as one.
+        refusal = Refusal("The gateway could not process the request. Report the request id.")
+        await _deny(walk, trail, refusal)
+        raise refusal from None
+
+
+def _trail(walk: Walk, raw: RawRequest, principal: Principal) -> Trail:
+    client_id = raw.client_request_id
+    return Trail(
+        request_id=raw.request_id,
+        endpoint=raw.endpoint,
+        request_hmac=walk.keyed_digest(raw.body),
+        client_request_ref=walk.keyed_digest(client_id.encode()) if client_id else None,
+        principal=principal,
+    )
+
+
+def _floor(raw: RawRequest, principal: Principal, resolved: ResolvedRequest, snapshot: Snapshot) -> Label:
+    """Join of the tenant's floor, the pinned documents' floor and the caller's own declaration."""
+    floor = snapshot.tenant_floor(principal.tenant)
+    if resolved.floor_level is not None:
+        floor = floor.join(Label(Level.parse(resolved.floor_level)))
+    return floor.join(declared(raw.declared_label))
+
+
+def declared(value: str | None) -> Label:
+    """Label that the caller declares; it can only raise. Raises `RequestRefused` for another word."""
+    if value is None:
+        return PUBLIC
+    try:
+        return Label(Level.parse(value))
+    except ValueError:
+        raise RequestRefused(
+            "The header x-tidegate-label must be one of public, internal, confidential, restricted.",
+            code="invalid-label",
+            param="x-tidegate-label",
+        ) from None
+
+
+def _facts(
+    raw: RawRequest,
+    principal: Principal,
+    resolved: ResolvedRequest,
+    verdict: Verdict,
+    prompt_tokens: int,
+    output_tokens: int,
+) -> Facts:
+    chat = resolved.chat
+    return Facts(
+        tenant=principal.tenant,
+        roles=principal.roles,
+        scopes=principal.scopes,
+        label=verdict.label,
+        model=chat.model,
+        endpoint=raw.endpoint,
+        stream=chat.stream,
+        tool_names=frozenset(tool.name for tool in chat.tools),
+        prompt=chat.prompt.id if chat.prompt else None,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        extensions=frozenset(name for name, _ in chat.extensions),
+    )
+
+
+def _permit(decision: Permit | Denial) -> Permit:
+    if isinstance(decision, Permit):
+        return decision
+    if decision.status == 404:
+        raise NotFound(decision.message, code=decision.code, param="model")
+    if decision.status == 400:
+        raise RequestRefused(decision.message, code=decision.code, param=decision.param)
+    raise PolicyDenied(decision.message, code=decision.code)
+
+
+async def _reserve(
+    walk: Walk, principal: Principal, request_id: str, prompt_tokens: int, output_tokens: int
+) -> Reservation:
+    result = await walk.limiter.reserve(principal, request_id, prompt_tokens, output_tokens)
+    if isinstance(result, Exceeded):
+        raise LimitExceeded(
+            f"The limit on {result.bucket} of this tenant is used up. "
+            f"Try again in {result.retry_after_seconds} s.",
+            code=f"{result.bucket}-limit-exceeded",
+            retry_after_seconds=result.retry_after_seconds,
+        )
+    return result
+
+
+def _narrow(snapshot: Snapshot, permit: Permit, reservation: Reservation) -> Permit:
+    """The permit without hosted destinations while limits run on the local cap."""
+    if not reservation.degraded:
+        return permit
+    # fail-closed: without exact limits nothing is bought from a hosted provider.
+    private = snapshot.private_only(permit)
+    if private is None:
+        raise LimitsUnavailable(
+            "Limits cannot be checked just now, and no private destination is permitted. Try again later.",
+            retry_after_seconds=5,
+        )
+    return private
+
+
+async def _deny(walk: Walk, trail: Trail, refusal: Refusal) -> None:
+    """Record a refusal. Raises `AuditUnavailable` instead when that is not possible."""
+    walk.observe("denied", refusal.code, "none")
+    record: RequestRecord = records.denial(trail, refusal)
+    await walk.journal.record(record)
