@@ -1,0 +1,122 @@
+"""A policy that passed every check, as values. Built by `gateway.policy.compile` only.
+
+Invariants
+1. No permit rule names a destination whose clearance is below the rule's `highest` level.
+2. Every name in a rule (model, tenant, destination, profile) exists in the same policy.
+3. Every tenant has all three limits, each above 0.
+4. `sha256` names the meaning of the files: comments, blanks and the order of keys do not change it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gateway.domain.decision import Destination, Obligations
+from gateway.domain.label import Label, Level
+from gateway.policy.cases import Case
+from gateway.policy.document import Plain
+from gateway.policy.expression import Condition, Ladder
+
+UNKNOWN_TENANT_FLOOR = Level.RESTRICTED
+
+
+@dataclass(frozen=True, slots=True)
+class DestinationPolicy:
+    """What the policy trusts a destination with.
+
+    `hosts` are exact host names that the settings' URL may have. `models` maps each logical model that
+    it serves to the `Destination` of a permit. `retention` is the contract's statement, for hosted ones.
+    """
+
+    name: str
+    kind: str
+    clearance: Level
+    hosted: bool
+    region: str
+    retention: str | None
+    hosts: frozenset[str]
+    extensions: frozenset[str]
+    models: Mapping[str, Destination]
+
+
+@dataclass(frozen=True, slots=True)
+class TenantPolicy:
+    """Limits of one tenant, and the label below which none of its requests is treated."""
+
+    name: str
+    floor: Label
+    requests_per_minute: int
+    tokens_per_minute: int
+    concurrency: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One rule. `models` and `tenants` are None for "all". `deny` holds the public sentence of a denial;
+    a rule with `deny` has no destinations."""
+
+    id: str
+    lowest: Level
+    highest: Level
+    models: frozenset[str] | None
+    tenants: frozenset[str] | None
+    condition: Condition | None
+    destinations: tuple[str, ...]
+    obligations: Obligations
+    deny: str | None = None
+
+    def covers(self, tenant: str, model: str, level: Level) -> bool:
+        """Whether the rule speaks about this tenant, model and level, its condition aside."""
+        return (
+            self.lowest <= level <= self.highest
+            and (self.models is None or model in self.models)
+            and (self.tenants is None or tenant in self.tenants)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RuleList:
+    """Rules that are asked in order. The ladder asks all conditions but the last rule's when that one
+    has none: `falls_to_last` says so."""
+
+    rules: tuple[Rule, ...]
+    ladder: Ladder
+    falls_to_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is left of the policy for one tenant, model and level."""
+
+    denies: RuleList
+    permits: RuleList
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPolicy:
+    """One whole policy. `models` are the logical models with their descriptions; `output_profiles` are
+    the raw trees for the output room; `base_level` is the level of a text without findings.
+
+    `scopes` remembers scopes that were asked for; it is bounded by tenants × models × levels and holds
+    nothing that the other fields do not imply.
+    """
+
+    id: str
+    version: str
+    sha256: str
+    models: Mapping[str, str]
+    destinations: Mapping[str, DestinationPolicy]
+    tenants: Mapping[str, TenantPolicy]
+    rules: tuple[Rule, ...]
+    output_profiles: Mapping[str, Plain]
+    base_level: Level
+    detectors: Plain
+    cases: tuple[Case, ...] = ()
+    scopes: dict[tuple[str, str, Level], Scope] = field(default_factory=dict, repr=False, compare=False)
+
+    def floor(self, tenant: str) -> Label:
+        """Least label of this tenant's requests."""
+        known = self.tenants.get(tenant)
+        # fail-closed: who is not in limits.yaml is treated as if all of its data were restricted.
+        return known.floor if known is not None else Label(UNKNOWN_TENANT_FLOOR)
