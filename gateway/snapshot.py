@@ -14,6 +14,7 @@ from gateway.domain.chat import ChatRequest, ResolvedRequest
 from gateway.domain.decision import Decision, Facts, Permit
 from gateway.domain.finding import Verdict
 from gateway.domain.label import Label
+from gateway.domain.stream import OutputFilter
 from gateway.errors import NotReady
 
 
@@ -23,7 +24,8 @@ class Snapshot:
 
     `resolve(request)` raises `Unresolvable`. `classify(resolved, floor)` never raises and never gives
     a label below `floor`. `decide(facts)` never raises. `private_only(permit)` drops hosted
-    destinations (None when none is left). `models(roles, tenant)` lists logical models.
+    destinations (None when none is left). `models(tenant)` lists logical models. `new_filter(profile)`
+    gives the output filter of one exchange.
     Digests are sha256 in hex.
     """
 
@@ -33,6 +35,7 @@ class Snapshot:
     private_only: Callable[[Permit], Permit | None]
     tenant_floor: Callable[[str], Label]
     models: Callable[[str], tuple[str, ...]]
+    new_filter: Callable[[str], OutputFilter]
     policy_sha256: str
     protocols_sha256: str
     detectors_sha256: str

@@ -4,6 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: Largest value of one limit: keeps all arithmetic of the limiter exact in a Redis script (below 2^53).
+LIMIT_MAX = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TenantLimits:
+    """What one tenant may use: requests and tokens per minute, and requests at the same time.
+
+    Bounds: each 0 to `LIMIT_MAX`; 0 refuses everything. Raises `ValueError` when out of bounds.
+    """
+
+    requests_per_minute: int
+    tokens_per_minute: int
+    concurrency: int
+
+    def __post_init__(self) -> None:
+        for name in ("requests_per_minute", "tokens_per_minute", "concurrency"):
+            if not 0 <= getattr(self, name) <= LIMIT_MAX:
+                raise ValueError(f"{name}: expected 0 to {LIMIT_MAX}")
+
 
 @dataclass(frozen=True, slots=True)
 class LimitState:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 from gateway.domain.chat import JsonText
 from gateway.domain.limits import Usage
@@ -102,3 +103,20 @@ class FilterAction:
     action: str
     kind: str
     count: int
+
+
+class OutputFilter(Protocol):
+    """The output filter of one exchange. Raises `OutputBlocked` (`gateway.errors`)."""
+
+    def feed(self, event: StreamEvent) -> tuple[StreamEvent, ...]:
+        """Events that may be released now."""
+        ...
+
+    def flush(self) -> tuple[StreamEvent, ...]:
+        """What was still held back, filtered, when the answer ends."""
+        ...
+
+    @property
+    def actions(self) -> tuple[FilterAction, ...]:
+        """What was done so far."""
+        ...

@@ -37,7 +37,6 @@ from gateway.pipeline.ports import (
     Dialects,
     Journal,
     Limiter,
-    NewOutputFilter,
     ParseRequest,
     Upstream,
 )
@@ -54,7 +53,8 @@ class Walk:
 
     `estimate(chat)` gives (prompt tokens, allowed output tokens over all choices).
     `tokens_of_chars(count)` estimates tokens of text that came without a usage report.
-    `keyed_digest(data)` is a keyed hash in hex. `observe(phase, reason, destination)` feeds metrics.
+    `keyed_digest(data)` is a keyed hash in hex; `digest_key` (16 to 64 bytes) keys the digest of
+    answers. `observe(phase, reason, destination)` feeds metrics.
     `limit_headers(states)` gives the rate-limit header fields. `report_fault(phrase, error)` logs a
     fault by its class, without its text.
     """
@@ -66,11 +66,11 @@ class Walk:
     journal: Journal
     upstream: Upstream
     dialects: Dialects
-    new_filter: NewOutputFilter
     problem: Problem
     estimate: Callable[[ChatRequest], tuple[int, int]]
     tokens_of_chars: Callable[[int], int]
     keyed_digest: Callable[[bytes], str]
+    digest_key: bytes
     limit_headers: Callable[[tuple[LimitState, ...]], list[tuple[bytes, bytes]]]
     observe: Callable[[str, str, str], None]
     report_fault: Callable[[str, BaseException], None]
@@ -78,9 +78,8 @@ class Walk:
     seal_timeout_seconds: float = 5.0
 
 
-async def admit(walk: Walk, raw: RawRequest) -> Admitted:
+async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
     """The whole admission. Raises `Refusal`; then nothing has left and nothing is reserved."""
-    snapshot = walk.snapshots.current
     principal = await walk.authenticator.authenticate(raw)
     trail = _trail(walk, raw, principal)
     try:
@@ -110,12 +109,12 @@ async def admit(walk: Walk, raw: RawRequest) -> Admitted:
     except Refusal as refusal:
         await _deny(walk, trail, refusal)
         raise
-    except Exception as fault:
+    except Exception as fault:  # noqa: BLE001
         walk.report_fault("admission failed", fault)
         # fail-closed: a fault in any stage is a refusal, and it is recorded as one.
-        refusal = Refusal("The gateway could not process the request. Report the request id.")
-        await _deny(walk, trail, refusal)
-        raise refusal from None
+        failure = Refusal("The gateway could not process the request. Report the request id.")
+        await _deny(walk, trail, failure)
+        raise failure from None
 
 
 def _trail(walk: Walk, raw: RawRequest, principal: Principal) -> Trail:

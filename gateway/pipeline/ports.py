@@ -16,7 +16,7 @@ from gateway.domain.limits import Exceeded, Reservation, Usage
 from gateway.domain.principal import Principal
 from gateway.domain.record import Receipt, RequestRecord
 from gateway.domain.request import RawRequest
-from gateway.domain.stream import FilterAction, StreamEvent
+from gateway.domain.stream import StreamEvent
 from gateway.errors import Refusal
 
 
@@ -100,23 +100,6 @@ class AnswerDecoder(Protocol):
         ...
 
 
-class OutputFilter(Protocol):
-    """Stage 10, one per exchange. Raises `OutputBlocked`."""
-
-    def feed(self, event: StreamEvent) -> tuple[StreamEvent, ...]:
-        """Events that may be released now."""
-        ...
-
-    def flush(self) -> tuple[StreamEvent, ...]:
-        """What was still held back, filtered, when the answer ends."""
-        ...
-
-    @property
-    def actions(self) -> tuple[FilterAction, ...]:
-        """What was done so far."""
-        ...
-
-
 class AnswerEncoder(Protocol):
     """Stage 11: events to the client's bytes, streamed or as one body."""
 
@@ -148,7 +131,3 @@ class Dialects(Protocol):
     def encoder(self, request: ChatRequest, request_id: str, created_seconds: int) -> AnswerEncoder:
         """Encoder for one answer to this client."""
         ...
-
-
-#: A new output filter for a profile name.
-NewOutputFilter = Callable[[str], OutputFilter]

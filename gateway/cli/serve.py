@@ -1,0 +1,92 @@
+"""`tidegate serve SETTINGS`: run one gateway process until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import click
+import uvicorn
+
+from gateway.assembly import Gateway, open_gateway
+from gateway.errors import ConfigurationError
+from gateway.settings import Settings, load_settings
+from gateway.telemetry import configure_logging, log
+from gateway.web.app import build_app
+from gateway.web.wire import bounded_protocol
+
+
+@click.command()
+@click.argument("settings", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+def serve(settings: Path) -> None:
+    """Serve with the settings of a TOML file."""
+    configure_logging()
+    try:
+        loaded = load_settings(settings)
+        runner = asyncio.Runner(loop_factory=_new_loop)
+        with runner:
+            status = runner.run(_serve(loaded))
+    except ConfigurationError as error:
+        click.echo(f"tidegate: {error}", err=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(status)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    import uvloop  # noqa: PLC0415
+
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server that takes the gateway out of rotation as soon as it is told to stop."""
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+
+    async def shutdown(self, sockets: object = None) -> None:
+        """Stop admitting, finish what runs, then close."""
+        self._gateway.begin_drain()
+        await super().shutdown(sockets)  # type: ignore[arg-type]
+
+
+async def _serve(settings: Settings) -> int:
+    async with open_gateway(settings) as gateway:
+        config = uvicorn.Config(
+            build_app(gateway),
+            host=settings.server.host,
+            port=settings.server.port,
+            http=bounded_protocol(settings.server.max_header_bytes, settings.server.header_timeout_seconds),
+            ws="none",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            date_header=True,
+            proxy_headers=False,
+            timeout_keep_alive=75,
+            backlog=2048,
+            timeout_graceful_shutdown=settings.server.drain_seconds,
+        )
+        server = _Server(config, gateway)
+        watcher = asyncio.create_task(_stop_on_failure(server, gateway))
+        log().info("serving", host=settings.server.host, port=settings.server.port)
+        try:
+            await server.serve()
+        finally:
+            watcher.cancel()
+        if gateway.failed.is_set():
+            return 1
+        return 0 if server.started else 2
+
+
+async def _stop_on_failure(server: uvicorn.Server, gateway: Gateway) -> None:
+    """End the process when the audit log can no longer be trusted to the disk."""
+    await gateway.failed.wait()
+    log().error("audit log failed, ending the process")
+    server.should_exit = True

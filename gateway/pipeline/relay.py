@@ -1,0 +1,371 @@
+"""Stages 8 to 12: one object owns an exchange from the open connection to the sealed record.
+
+Invariants
+1. Only filtered events reach the client; a plain answer is a fold over the same events.
+2. `Finish`, usage and the end marker are held until the answer ended cleanly and the `completed`
+   record is durable. A cut answer therefore never shows a clean end.
+3. Another destination is tried only before the first byte has reached the client, only from the same
+   permit, and never after a refusal of the request itself.
+4. Whatever happens, the connection is closed, the reservation settled and one closing record
+   written, in a `finally` that is shielded from cancellation and bounded in time.
+5. When the client goes, the exchange is cancelled at once, in every window.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from typing import Any
+
+from gateway.domain.admitted import Admitted
+from gateway.domain.decision import Destination
+from gateway.domain.limits import Usage
+from gateway.domain.record import Phase
+from gateway.domain.stream import AnswerEnd, Finish, OutputFilter, StreamEvent, TextDelta, UsageReport
+from gateway.errors import (
+    AuditUnavailable,
+    Refusal,
+    UpstreamFailed,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from gateway.pipeline import records
+from gateway.pipeline.admit import Walk
+from gateway.pipeline.ports import AnswerEncoder, UpstreamAnswer
+from gateway.pipeline.records import Outcome
+from gateway.snapshot import Snapshot
+
+Message = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Receive = Callable[[], Awaitable[Message]]
+
+_DRAIN_SECONDS = 0.25
+
+
+class Relay:
+    """The reply to one admitted request, as an ASGI application to be called once.
+
+    `started_ns` is `time.perf_counter_ns()` at receipt, for latencies.
+    """
+
+    __slots__ = (
+        "_admitted",
+        "_answer",
+        "_cause",
+        "_chars_in",
+        "_digest",
+        "_encoder",
+        "_filter",
+        "_held",
+        "_is_open",
+        "_is_sealed",
+        "_is_sealing",
+        "_is_started",
+        "_latency_us",
+        "_outcome",
+        "_send",
+        "_sending_since",
+        "_started_ns",
+        "_task",
+        "_timer",
+        "_walk",
+    )
+
+    def __init__(
+        self, walk: Walk, snapshot: Snapshot, admitted: Admitted, started_ns: int, created_seconds: int
+    ) -> None:
+        self._walk = walk
+        self._admitted = admitted
+        self._started_ns = started_ns
+        self._outcome = Outcome()
+        self._encoder: AnswerEncoder = walk.dialects.encoder(
+            admitted.request.chat, admitted.request_id, created_seconds
+        )
+        self._filter: OutputFilter = snapshot.new_filter(admitted.permit.obligations.output_profile)
+        self._digest = hashlib.blake2b(digest_size=32, key=walk.digest_key)
+        self._answer: UpstreamAnswer | None = None
+        self._held: list[StreamEvent] = []
+        self._latency_us: list[tuple[str, int]] = []
+        self._chars_in = 0
+        self._is_open = False  # a destination may have accepted the request
+        self._is_started = False  # the response start has been sent
+        self._is_sealing = False
+        self._is_sealed = False
+        self._cause: str | None = None
+        self._sending_since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[Any] | None = None
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        """Run the exchange. Returns when the client has its answer or is gone, and all is sealed."""
+        self._send = send
+        self._task = asyncio.current_task()
+        watcher = asyncio.create_task(self._watch(receive))
+        self._arm_stall_timer()
+        try:
+            await self._exchange()
+        except asyncio.CancelledError:
+            if self._cause is None:
+                self._abort("gateway-shutdown", 503)
+                raise
+            if self._task is not None:
+                self._task.uncancel()
+            self._abort(self._cause, 499)
+        except Refusal as refusal:
+            await self._refuse(refusal)
+        except Exception as fault:  # noqa: BLE001
+            self._walk.report_fault("exchange failed", fault)
+            # fail-closed: a fault ends the answer; nothing that is still held is released.
+            await self._refuse(Refusal("The gateway could not finish the answer. Report the request id."))
+        finally:
+            watcher.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
+            await self._finish()
+
+    # -- the exchange ------------------------------------------------------------------------------
+
+    async def _exchange(self) -> None:
+        answer = await self._open()
+        decoder = self._walk.dialects.decoder(answer.destination, self._admitted.request.chat)
+        chunks = answer.chunks()
+        is_ended = False
+        async for chunk in chunks:
+            released, is_ended = self._released(decoder.feed(chunk))
+            if released:
+                await self._send_events(released)
+            if is_ended:
+                break
+        if not is_ended:
+            released, is_ended = self._released(decoder.flush())
+            if released:
+                await self._send_events(released)
+        if not is_ended:
+            raise UpstreamFailed("The destination's answer was cut off.", code="upstream-truncated")
+        await self._complete()
+        await _drain(chunks)
+
+    async def _open(self) -> UpstreamAnswer:
+        """The first destination of the permit that begins to answer."""
+        places = self._walk.upstream.order(self._admitted.permit.destinations)
+        for position, place in enumerate(places):
+            self._outcome.destination = place
+            self._is_open = True
+            try:
+                answer = await self._walk.upstream.open(self._admitted, place)
+            except Refusal as refusal:
+                # A destination that accepted the request and then was silent may still charge for it.
+                self._is_open = isinstance(refusal, UpstreamTimeout)
+                self._outcome.attempts.append((place.name, refusal.code))
+                if position + 1 == len(places) or not _may_try_next(refusal):
+                    raise
+            else:
+                self._outcome.attempts.append((place.name, "answered"))
+                self._outcome.upstream_request_id = answer.upstream_request_id
+                self._answer = answer
+                self._mark("first_byte")
+                return answer
+        raise UpstreamUnavailable("No permitted destination is available. Try again later.")
+
+    def _released(self, events: tuple[StreamEvent, ...]) -> tuple[list[StreamEvent], bool]:
+        """Filter events. Gives those that may be sent now, and whether the answer has ended."""
+        released: list[StreamEvent] = []
+        is_ended = False
+        for event in events:
+            if type(event) is TextDelta:
+                self._chars_in += len(event.text)
+            elif type(event) is UsageReport:
+                self._outcome.usage = event.usage
+            elif type(event) is AnswerEnd:
+                is_ended = True
+                self._sort(self._filter.flush(), released)
+            self._sort(self._filter.feed(event), released)
+        return released, is_ended
+
+    def _sort(self, events: tuple[StreamEvent, ...], released: list[StreamEvent]) -> None:
+        for event in events:
+            if type(event) is TextDelta:
+                self._digest.update(event.text.encode("utf-8", "surrogatepass"))
+                released.append(event)
+            elif type(event) is Finish:
+                self._outcome.finish_reasons.append(event.reason)
+                self._held.append(event)
+            elif type(event) is UsageReport or type(event) is AnswerEnd:
+                self._held.append(event)
+            else:
+                released.append(event)
+
+    # -- towards the client ------------------------------------------------------------------------
+
+    async def _send_events(self, events: list[StreamEvent]) -> None:
+        data = self._encoder.encode(events)
+        if data:
+            await self._send_bytes(data, more=True)
+
+    async def _send_bytes(self, data: bytes, *, more: bool) -> None:
+        self._sending_since = time.monotonic()
+        if not self._is_started:
+            self._is_started = True
+            self._mark("first_event")
+            await self._send({"type": "http.response.start", "status": 200, "headers": self._headers()})
+        await self._send({"type": "http.response.body", "body": data, "more_body": more})
+        self._sending_since = 0.0
+        self._outcome.bytes_out += len(data)
+
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        admitted = self._admitted
+        request_id = admitted.request_id.encode()
+        place: Destination | None = self._outcome.destination
+        return [
+            (b"content-type", self._encoder.content_type),
+            (b"cache-control", b"no-store"),
+            (b"x-request-id", request_id),
+            (b"x-tidegate-request-id", request_id),
+            (b"x-tidegate-destination", (place.name if place else "none").encode()),
+            (b"x-tidegate-label", admitted.verdict.label.level.word.encode()),
+            *self._walk.limit_headers(admitted.reservation.states),
+        ]
+
+    async def _complete(self) -> None:
+        """Seal as completed, then send what was held: the client never sees an unrecorded end."""
+        self._outcome.phase = Phase.COMPLETED
+        self._outcome.reason_code = "completed"
+        self._outcome.status = 200
+        await self._seal()
+        await self._send_bytes(self._encoder.encode(self._held) + self._encoder.end(), more=False)
+
+    async def _refuse(self, refusal: Refusal) -> None:
+        """Seal as aborted and tell the client, as an HTTP error or in-band."""
+        self._abort(refusal.code, refusal.http_status, type(refusal).__name__)
+        if not self._is_sealed:
+            try:
+                await self._seal()
+            except AuditUnavailable as failure:
+                refusal = failure
+        try:
+            async with asyncio.timeout(self._walk.write_timeout_seconds):
+                if self._is_started:
+                    await self._send_bytes(self._encoder.fail(refusal), more=False)
+                else:
+                    await self._send_problem(refusal)
+        except (TimeoutError, OSError):
+            return
+
+    async def _send_problem(self, refusal: Refusal) -> None:
+        status, headers, body = self._walk.problem(refusal, self._admitted.request_id)
+        place = self._outcome.destination
+        if place is not None:
+            headers.append((b"x-tidegate-destination", place.name.encode()))
+        headers.append((b"x-tidegate-label", self._admitted.verdict.label.level.word.encode()))
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body, "more_body": False})
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def _abort(self, reason: str, status: int, error_class: str | None = None) -> None:
+        outcome = self._outcome
+        outcome.phase = Phase.ABORTED
+        outcome.reason_code = reason
+        outcome.status = status
+        outcome.error_class = error_class
+        outcome.is_client_gone = status == 499
+
+    async def _seal(self) -> None:
+        """Write the closing record and settle, once. Raises `AuditUnavailable`."""
+        self._is_sealing = True
+        outcome = self._outcome
+        outcome.filters = self._filter.actions
+        outcome.response_hmac = self._digest.hexdigest() if self._is_started else None
+        if outcome.phase is Phase.COMPLETED:
+            outcome.response_hmac = self._digest.hexdigest()
+        if self._is_open and outcome.usage is None:
+            outcome.usage = self._estimated_usage()
+        self._mark("total")
+        record = records.ending(self._admitted, outcome, tuple(self._latency_us))
+        await self._walk.journal.record(record)
+        self._is_sealed = True
+        await self._walk.limiter.settle(self._admitted.reservation, outcome.usage)
+        name = outcome.destination.name if outcome.destination else "none"
+        self._walk.observe(outcome.phase.value, outcome.reason_code, name)
+
+    def _estimated_usage(self) -> Usage:
+        """What a destination will charge when it did not say: the prompt and the text that came."""
+        prompt_tokens, _ = self._walk.estimate(self._admitted.request.chat)
+        return Usage(prompt_tokens, self._walk.tokens_of_chars(self._chars_in), source="estimate")
+
+    async def _finish(self) -> None:
+        """Close and seal, shielded from cancellation and bounded."""
+        if self._is_sealed and self._answer is None:
+            return
+        await asyncio.shield(asyncio.ensure_future(self._finish_bounded()))
+
+    async def _finish_bounded(self) -> None:
+        try:
+            async with asyncio.timeout(self._walk.seal_timeout_seconds):
+                if self._answer is not None:
+                    await self._answer.close()
+                if not self._is_sealed:
+                    await self._seal_late()
+        except TimeoutError as fault:
+            self._walk.report_fault("sealing took too long", fault)
+
+    async def _seal_late(self) -> None:
+        try:
+            await self._seal()
+        except AuditUnavailable as fault:
+            # The intent stays open in the log; start-up closes it as abandoned.
+            self._walk.report_fault("closing record not written", fault)
+            await self._walk.limiter.settle(self._admitted.reservation, self._outcome.usage)
+            self._walk.observe("abandoned", "audit-unavailable", "none")
+
+    # -- watching ----------------------------------------------------------------------------------
+
+    async def _watch(self, receive: Receive) -> None:
+        """Cancel the exchange when the client has gone."""
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self._interrupt("client-disconnected")
+                return
+
+    def _arm_stall_timer(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._walk.write_timeout_seconds / 4, self._check_stall)
+
+    def _check_stall(self) -> None:
+        since = self._sending_since
+        if since and time.monotonic() - since > self._walk.write_timeout_seconds:
+            self._interrupt("client-stalled")
+            return
+        self._arm_stall_timer()
+
+    def _interrupt(self, cause: str) -> None:
+        if self._is_sealing or self._cause is not None or self._task is None:
+            return
+        self._cause = cause
+        self._task.cancel()
+
+    def _mark(self, stage: str) -> None:
+        self._latency_us.append((stage, (time.perf_counter_ns() - self._started_ns) // 1000))
+
+
+def _may_try_next(refusal: Refusal) -> bool:
+    """Whether another destination of the permit may be asked after this refusal."""
+    if isinstance(refusal, UpstreamRejected):
+        # A refusal of the request itself is never routed around; a provider's 429 says "not now".
+        return refusal.upstream_status == 429
+    if isinstance(refusal, UpstreamTimeout):
+        return refusal.code == "upstream-connect-timeout"
+    return isinstance(refusal, UpstreamUnavailable | UpstreamFailed)
+
+
+async def _drain(chunks: AsyncIterator[bytes]) -> None:
+    """Read the last bytes after the end marker, so that the connection can be used again."""
+    with suppress(TimeoutError, Refusal):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            async for _ in chunks:
+                pass

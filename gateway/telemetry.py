@@ -1,0 +1,131 @@
+"""Logs and metrics of the process.
+
+Logs: one JSON line per event on stderr; the event is a fixed lowercase phrase, facts are keys.
+Metrics: Prometheus, `tidegate_<room>_<what>_<unit>`, labels from closed sets only.
+
+Invariant: neither carries text of a prompt, an answer, a token or a header, nor an exception's text.
+An exception is named by its class and by the place in the gateway's own source where it arose.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from typing import Any
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import generate_latest
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+
+
+def configure_logging() -> None:
+    """Set structlog up for JSON lines on stderr, and route the standard library's warnings there."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    logging.basicConfig(handlers=[_ClassOnlyHandler()], level=logging.WARNING, force=True)
+
+
+class _ClassOnlyHandler(logging.Handler):
+    """Library log records as events, without their text: libraries quote input in messages."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print logger name, level and exception class, nothing that the library wrote."""
+        cause = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else None
+        structlog.get_logger().warning(
+            "library event",
+            library=record.name,
+            severity=record.levelname.lower(),
+            place=f"{record.module}:{record.lineno}",
+            error_class=cause,
+        )
+
+
+def log() -> Any:
+    """The structured logger."""
+    return structlog.get_logger()
+
+
+def report_fault(phrase: str, error: BaseException) -> None:
+    """Log an unexpected exception by class and place, never by its text."""
+    frames = traceback.extract_tb(error.__traceback__)
+    places = [f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in frames[-4:]]
+    log().error(phrase, error_class=type(error).__name__, places=places)
+
+
+class Metrics:
+    """Every metric of the gateway, in a registry of its own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "tidegate_pipeline_requests",
+            "Requests by how they ended",
+            ["phase", "reason", "destination"],
+            registry=self.registry,
+        )
+        self.in_flight = Gauge(
+            "tidegate_web_in_flight_requests", "Requests being served now", registry=self.registry
+        )
+        self.authentication_failures = Counter(
+            "tidegate_identity_failures",
+            "Failed authentications by cause",
+            ["reason"],
+            registry=self.registry,
+        )
+        self.duration = Histogram(
+            "tidegate_pipeline_duration_seconds",
+            "Time from receipt to the sealed end",
+            ["phase"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self.policy_info = Gauge(
+            "tidegate_policy_active_info",
+            "1 for the active policy",
+            ["version", "sha256"],
+            registry=self.registry,
+        )
+        self.policy_rejected = Counter(
+            "tidegate_policy_rejected_candidates",
+            "Candidate policies that were not taken",
+            registry=self.registry,
+        )
+        self.policy_is_stale = Gauge(
+            "tidegate_policy_candidate_rejected_state",
+            "1 while the folder holds a policy that was not taken",
+            registry=self.registry,
+        )
+        self.policy_loaded = Gauge(
+            "tidegate_policy_loaded_timestamp_seconds",
+            "When the active policy was taken",
+            registry=self.registry,
+        )
+        self.audit_is_failed = Gauge(
+            "tidegate_audit_failed_state",
+            "1 when the audit log can no longer be written",
+            registry=self.registry,
+        )
+        self._children: dict[tuple[str, str, str], Any] = {}
+
+    def observe(self, phase: str, reason: str, destination: str) -> None:
+        """Count the end of a request."""
+        key = (phase, reason, destination)
+        child = self._children.get(key)
+        if child is None:
+            child = self._children[key] = self.requests.labels(phase, reason, destination)
+        child.inc()
+
+    def render(self) -> bytes:
+        """The exposition text."""
+        return generate_latest(self.registry)

@@ -1,0 +1,65 @@
+"""Refusals as HTTP answers in OpenAI's error shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.dialects.openai_errors import error_body
+from gateway.errors import NotAuthenticated, Refusal
+
+
+def problem(refusal: Refusal, request_id: str) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+    """Status, headers and body of a refusal. Nothing of the request appears in any of them."""
+    headers = [
+        (b"content-type", b"application/json"),
+        (b"cache-control", b"no-store"),
+        (b"x-request-id", request_id.encode()),
+        (b"x-tidegate-request-id", request_id.encode()),
+    ]
+    if refusal.retry_after_seconds is not None:
+        headers.append((b"retry-after", str(refusal.retry_after_seconds).encode()))
+    if isinstance(refusal, NotAuthenticated):
+        headers.append((b"www-authenticate", b'Bearer realm="tidegate"'))
+    body = error_body(refusal, request_id)
+    headers.append((b"content-length", str(len(body)).encode()))
+    return refusal.http_status, headers, body
+
+
+class ProblemReply:
+    """A refusal as an ASGI application to be called once."""
+
+    __slots__ = ("_refusal", "_request_id")
+
+    def __init__(self, refusal: Refusal, request_id: str) -> None:
+        self._refusal = refusal
+        self._request_id = request_id
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send the refusal."""
+        status, headers, body = problem(self._refusal, self._request_id)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+class BytesReply:
+    """Ready bytes with status 200 as an ASGI application."""
+
+    __slots__ = ("_body", "_content_type", "_request_id")
+
+    def __init__(self, body: bytes, content_type: bytes, request_id: str | None = None) -> None:
+        self._body = body
+        self._content_type = content_type
+        self._request_id = request_id
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Send the bytes."""
+        headers = [
+            (b"content-type", self._content_type),
+            (b"content-length", str(len(self._body)).encode()),
+            (b"cache-control", b"no-store"),
+        ]
+        if self._request_id is not None:
+            headers.append((b"x-request-id", self._request_id.encode()))
+            headers.append((b"x-tidegate-request-id", self._request_id.encode()))
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": self._body})

@@ -1,0 +1,110 @@
+"""Stage 0: from an ASGI scope to a `RawRequest`.
+
+Invariants
+1. Headers are read by an allow-list; every other header of the client is dropped here.
+2. The request id is made here; the client's own is kept apart as untrusted.
+3. Nothing that a proxy might say (`x-forwarded-*`) is believed.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterable
+
+from gateway.domain.ids import uuid7_hex
+from gateway.domain.request import RawRequest
+from gateway.domain.secret import Secret
+from gateway.errors import NotAuthenticated, RequestRefused, UnsupportedMedia
+
+_MAX_ID_CHARS = 128
+_ONCE = frozenset(
+    {
+        b"authorization",
+        b"content-type",
+        b"content-encoding",
+        b"x-request-id",
+        b"x-tidegate-label",
+    }
+)
+
+
+def new_request_id() -> str:
+    """A server-made id: `req_` and a UUIDv7 in hex."""
+    return "req_" + uuid7_hex(time.time_ns() // 1_000_000, secrets.randbits(74))
+
+
+def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """The allow-listed headers, each at most once. Raises `RequestRefused`, `NotAuthenticated`."""
+    found: dict[bytes, bytes] = {}
+    for name, value in headers:
+        if name not in _ONCE:
+            continue
+        if name in found:
+            if name == b"authorization":
+                raise NotAuthenticated(
+                    "The request is not authenticated. Send one valid bearer token.",
+                    code="duplicate-authorization",
+                )
+            raise RequestRefused(
+                f"The header {name.decode()} is present more than once. Send it once.",
+                code="duplicate-header",
+                param=name.decode(),
+            )
+        found[name] = value
+    return found
+
+
+def check_query(query: bytes) -> None:
+    """No route of this gateway takes a query; a token in one must not be read, nor logged."""
+    if query:
+        raise RequestRefused(
+            "This route takes no query parameters. Send the token in the Authorization header.",
+            code="unexpected-query",
+        )
+
+
+def check_media(found: dict[bytes, bytes]) -> None:
+    """Only uncompressed `application/json` (UTF-8) is read."""
+    media, _, parameters = found.get(b"content-type", b"").partition(b";")
+    charset = parameters.strip().lower().replace(b'"', b"")
+    if media.strip().lower() != b"application/json" or charset not in {b"", b"charset=utf-8"}:
+        raise UnsupportedMedia("The body must be application/json in UTF-8. Set the content-type header.")
+    if found.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+        raise UnsupportedMedia(
+            "A compressed body is not read. Send it without content-encoding.",
+            code="unsupported-content-encoding",
+        )
+
+
+def plain_value(found: dict[bytes, bytes], name: bytes) -> str | None:
+    """A header as text of printable ASCII, at most 128 characters. Raises `RequestRefused`."""
+    value = found.get(name)
+    if value is None:
+        return None
+    text = value.decode("latin-1")
+    if not text.isascii() or not text.isprintable() or len(text) > _MAX_ID_CHARS:
+        raise RequestRefused(
+            f"The header {name.decode()} must be printable ASCII of at most {_MAX_ID_CHARS} characters.",
+            code="invalid-header",
+            param=name.decode(),
+        )
+    return text
+
+
+def raw_request(
+    request_id: str, endpoint: str, found: dict[bytes, bytes], body: bytes, peer: str, started_ns: int
+) -> RawRequest:
+    """The value that walks."""
+    token = found.get(b"authorization")
+    return RawRequest(
+        request_id=request_id,
+        endpoint=endpoint,
+        authorization=Secret(token.decode("latin-1")) if token is not None else None,
+        declared_label=plain_value(found, b"x-tidegate-label"),
+        client_request_id=plain_value(found, b"x-request-id"),
+        body=body,
+        peer=peer,
+        received_at_us=time.time_ns() // 1000,
+        received_mono_ns=started_ns,
+    )
