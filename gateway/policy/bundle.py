@@ -19,7 +19,7 @@ from gateway.policy.cases import Case
 from gateway.policy.compile import CASES_PREFIX, compile_bundle
 from gateway.policy.compiled import CompiledPolicy
 from gateway.policy.document import MAX_BYTES
-from gateway.policy.evaluate import evaluate
+from gateway.policy.evaluate import evaluate, warm
 
 MAX_FILES = 256
 _SUFFIXES = (".yaml", ".yml")
@@ -106,6 +106,7 @@ def load_bundle(directory: Path) -> CompiledPolicy:
         raise ConfigurationError(
             f"{directory}: expected files that stand still, found a change while reading"
         )
+    warm(policy)
     return policy
 
 

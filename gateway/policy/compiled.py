@@ -93,13 +93,20 @@ class Scope:
     permits: RuleList
 
 
+@dataclass(slots=True)
+class Memory:
+    """Scopes that were asked for, and the rule lists that they share. Bounded by tenants × models ×
+    levels; holds nothing that the policy's other fields do not imply."""
+
+    scopes: dict[tuple[str, str, Level], Scope] = field(default_factory=dict)
+    rule_lists: dict[tuple[str, ...], RuleList] = field(default_factory=dict)
+
+
 @dataclass(frozen=True, slots=True)
 class CompiledPolicy:
     """One whole policy. `models` are the logical models with their descriptions; `output_profiles` are
     the raw trees for the output room; `base_level` is the level of a text without findings.
-
-    `scopes` remembers scopes that were asked for; it is bounded by tenants × models × levels and holds
-    nothing that the other fields do not imply.
+    `detectors` is the whole tree of detectors.yaml, for the sensitivity room and its digest.
     """
 
     id: str
@@ -113,7 +120,7 @@ class CompiledPolicy:
     base_level: Level
     detectors: Plain
     cases: tuple[Case, ...] = ()
-    scopes: dict[tuple[str, str, Level], Scope] = field(default_factory=dict, repr=False, compare=False)
+    memory: Memory = field(default_factory=Memory, repr=False, compare=False)
 
     def floor(self, tenant: str) -> Label:
         """Least label of this tenant's requests."""

@@ -21,6 +21,8 @@ from gateway.domain.label import Level
 from gateway.policy.compiled import CompiledPolicy, Rule, RuleList, Scope
 from gateway.policy.expression import ConditionFailed, bind, ladder
 
+_WARM_BOUND = 200_000
+
 _UNKNOWN_TENANT = "This tenant is not known to the gateway's policy. Ask an administrator to add it."
 _UNKNOWN_MODEL = "There is no model of this name. GET /v1/models lists the names that you can use."
 _NO_RULE = (
@@ -66,26 +68,45 @@ def servable_models(policy: CompiledPolicy, tenant: str, configured: frozenset[s
 
 
 def scope_of(policy: CompiledPolicy, tenant: str, model: str, level: Level) -> Scope:
-    """The rules that speak about this tenant, model and level; remembered in the policy."""
+    """The rules that speak about this tenant, model and level; remembered in the policy.
+
+    This is the index: rules for other tenants, models or levels cost a request nothing.
+    """
     key = (tenant, model, level)
-    known = policy.scopes.get(key)
+    known = policy.memory.scopes.get(key)
     if known is None:
         rules = [rule for rule in policy.rules if rule.covers(tenant, model, level)]
-        denies = _rule_list(rule for rule in rules if rule.deny is not None)
-        known = Scope(denies, _rule_list(rule for rule in rules if rule.deny is None))
-        policy.scopes[key] = known
+        denies = _rule_list(policy, [rule for rule in rules if rule.deny is not None])
+        known = Scope(denies, _rule_list(policy, [rule for rule in rules if rule.deny is None]))
+        policy.memory.scopes[key] = known
     return known
 
 
-def _rule_list(rules: Iterable[Rule]) -> RuleList:
+def warm(policy: CompiledPolicy) -> None:
+    """Build the scopes before the first request needs them (50 ms for 1,000 conditions).
+
+    A policy with very many tenants or rules is left to its requests: most of its scopes are never asked.
+    """
+    scope_count = len(policy.tenants) * len(policy.models) * len(Level)
+    if scope_count * len(policy.rules) > _WARM_BOUND:
+        return
+    for tenant in policy.tenants:
+        for model in policy.models:
+            for level in Level:
+                scope_of(policy, tenant, model, level)
+
+
+def _rule_list(policy: CompiledPolicy, rules: list[Rule]) -> RuleList:
     """Rules up to the first without a condition: it takes everything, so nothing below it is asked."""
-    asked: list[Rule] = []
-    for rule in rules:
-        asked.append(rule)
-        if rule.condition is None:
-            break
-    conditions = [rule.condition for rule in asked if rule.condition is not None]
-    return RuleList(tuple(asked), ladder(conditions), len(conditions) < len(asked))
+    count = next((index + 1 for index, rule in enumerate(rules) if rule.condition is None), len(rules))
+    asked = tuple(rules[:count])
+    key = tuple(rule.id for rule in asked)
+    known = policy.memory.rule_lists.get(key)
+    if known is None:
+        conditions = [rule.condition for rule in asked if rule.condition is not None]
+        known = RuleList(asked, ladder(conditions), len(conditions) < len(asked))
+        policy.memory.rule_lists[key] = known
+    return known
 
 
 def _decide(policy: CompiledPolicy, facts: Facts, configured: frozenset[str]) -> Decision:

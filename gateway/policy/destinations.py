@@ -1,0 +1,80 @@
+"""The `models` and `destinations` sections of routing.yaml.
+
+Invariants
+1. Every destination has a clearance, says whether it is hosted, and names its region and exact hosts.
+2. A hosted destination states what its operator keeps, and for how long.
+3. A destination serves only logical models that the same file declares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway.domain.decision import Destination
+from gateway.policy.compiled import DestinationPolicy
+from gateway.policy.fields import Field, Section
+
+KINDS = ("openai", "vllm")
+
+
+def read_models(section: Section) -> dict[str, str]:
+    """Logical model → description. Raises `ConfigurationError`."""
+    models = {}
+    for name, field in section.named():
+        models[name] = field.section().only("description")["description"].text()
+    if not models:
+        raise section.fault("at least one logical model", "none")
+    return models
+
+
+def read_destinations(section: Section, models: Mapping[str, str]) -> dict[str, DestinationPolicy]:
+    """Name → destination, for the logical models of the file. Raises `ConfigurationError`."""
+    found = {name: _destination(name, field.section(), models) for name, field in section.named()}
+    if not found:
+        raise section.fault("at least one destination", "none")
+    return found
+
+
+def _destination(name: str, section: Section, models: Mapping[str, str]) -> DestinationPolicy:
+    section.only("kind", "clearance", "hosted", "region", "retention", "hosts", "models", "extensions")
+    hosted = section["hosted"].boolean()
+    if hosted and "retention" not in section:
+        raise section.fault("a retention statement, because the destination is hosted", "none")
+    kind, clearance = (
+        section["kind"].choice(KINDS, f"one of {', '.join(KINDS)}"),
+        section["clearance"].level(),
+    )
+    region = section["region"].name()
+    retention = section.get("retention")
+    allowed = section.get("extensions")
+    extensions = frozenset() if allowed is None else frozenset(_listed(allowed))
+    served = {}
+    for logical, field in section["models"].section().only(*models).named():
+        served[logical] = Destination(name, kind, clearance, hosted, region, field.name(), extensions)
+    if not served:
+        raise section["models"].fault("at least one logical model", "none")
+    return DestinationPolicy(
+        name=name,
+        kind=kind,
+        clearance=clearance,
+        hosted=hosted,
+        region=region,
+        retention=None if retention is None else retention.text(),
+        hosts=frozenset(section["hosts"].distinct(_host)),
+        extensions=extensions,
+        models=served,
+    )
+
+
+def _listed(field: Field) -> tuple[str, ...]:
+    """A list of names that may be empty."""
+    return field.distinct(Field.name) if field.items() else ()
+
+
+def _host(field: Field) -> str:
+    host = field.text(253)
+    if not all(character.isascii() and (character.isalnum() or character in ".-:") for character in host):
+        raise field.fault("a host name or address without scheme, port and path")
+    if host != host.lower():
+        raise field.fault("a host name in lowercase")
+    return host
