@@ -1,0 +1,239 @@
+"""Credentials: keys with a known form, private keys, tokens, and passwords that stand beside their name.
+
+A known prefix is not enough: prose has `sk-`, code has placeholders. What follows must look drawn at
+random. Sources: the issuers' documentation of their token formats; for the choice of kinds also the public
+rule set of gitleaks (MIT), read as a list of ideas; no expression was taken from it.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable
+
+from gateway.domain.label import Tag
+from gateway.sensitivity.examples import is_documented
+from gateway.sensitivity.rule import Examine, Rule, Spans, is_word_byte, restricted
+from gateway.sensitivity.views import View
+
+_SECRET = restricted(Tag.SECRET)
+_PLACEHOLDER = re.compile(
+    rb"(?i)x{4,}|\*{3,}|\.{3,}|_{4,}|-{4,}|0{8,}|1234567890|abcdefgh|your[_-]|example|placeholder|change[_-]?me"
+    rb"|redacted|dummy|sample|insert|replace|todo|here$"
+)
+#: The same without words that a long random value may hold by chance.
+_MASKED = re.compile(rb"(?i)x{6,}|\*{3,}|\.{4,}|0{12,}|your[_-]|placeholder|changeme|redacted")
+
+
+def looks_random(value: bytes) -> bool:
+    """Whether a token part can be a drawn secret: digits and letters, many different characters."""
+    if _MASKED.search(value):
+        return False
+    has_digit = any(0x30 <= byte <= 0x39 for byte in value)
+    return has_digit and len(set(value)) >= min(10, len(value) // 2)
+
+
+def prefixed(kind: str, skip: int = 0) -> Examine:
+    """Examiner of a token with a fixed prefix: no letter or digit before it, a random-looking rest.
+
+    `skip` is how many leading bytes are prefix, so that they do not count as variety.
+    """
+
+    def examine(view: View, start: int, end: int) -> Spans:
+        if is_word_byte(view.data, start - 1):
+            return
+        if looks_random(view.data[start + skip : end]) and not is_documented(kind, view.text[start:end]):
+            yield start, end
+
+    return examine
+
+
+def named(kind: str) -> Examine:
+    """Examiner of a value that a key names (`AccountKey=…`); the pattern's group 1 is the value."""
+
+    def examine(view: View, start: int, end: int) -> Spans:
+        if looks_random(view.data[start:end]) and not is_documented(kind, view.text[start:end]):
+            yield start, end
+
+    return examine
+
+
+# --- Private keys --------------------------------------------------------------------------------------
+
+PEM_BEGIN = rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+_PEM_END = b"-----END "
+#: Longest body looked for, in characters: an RSA key of 16,384 bits takes 12,700.
+PEM_BOUND = 32_768
+_KEY_BODY = re.compile(rb"[A-Za-z0-9+/=]{16,}")
+
+
+def pem_private_keys(view: View, start: int, end: int) -> Spans:
+    """A PEM or PGP private key, to its end marker, or as far as it goes when it is cut off."""
+    data = view.data
+    if _KEY_BODY.search(data, end, end + 400) is None:
+        return  # the marker alone, as code and documentation print it
+    stop = data.find(_PEM_END, end, end + PEM_BOUND)
+    if stop < 0:
+        # fail-closed: a key without its end is still most of a key, so all that follows belongs to it.
+        yield start, min(len(data), end + PEM_BOUND)
+        return
+    close = data.find(b"-----", stop + len(_PEM_END), stop + 80)
+    yield start, close + 5 if close > 0 else stop + len(_PEM_END)
+
+
+# --- Tokens with structure -----------------------------------------------------------------------------
+
+JWT = rb"ey[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]+){0,2}"
+BASIC_HEADER = rb"(?i)\bbasic[ ]+([A-Za-z0-9+/]{8,}={0,2})"
+BEARER_HEADER = rb"(?i)\bbearer[ ]+([A-Za-z0-9._~+/-]{20,}=*)"
+
+
+def json_web_tokens(view: View, start: int, end: int) -> Spans:
+    """A signed or encrypted token whose header is JSON that names an algorithm. Source: RFC 7515, 7516."""
+    header = view.data[start:end].split(b".", 1)[0]
+    try:
+        fields = json.loads(base64.urlsafe_b64decode(header + b"=" * (-len(header) % 4)))
+    except (ValueError, RecursionError):
+        return
+    if isinstance(fields, dict) and "alg" in fields and not is_documented("jwt", view.text[start:end]):
+        yield start, end
+
+
+def basic_credentials(view: View, start: int, end: int) -> Spans:
+    """The value of an `Authorization: Basic` header: base64 of `user:password`. Source: RFC 7617."""
+    try:
+        pair = base64.b64decode(view.data[start:end], validate=True)
+    except binascii.Error:
+        return
+    if b":" in pair[1:] and pair.isascii():
+        yield start, end
+
+
+# --- Passwords beside their name -----------------------------------------------------------------------
+
+URL_PASSWORD = rb"[A-Za-z][A-Za-z0-9+.-]+://[^\s:/@\"'<>?#]*:([^\s@\"'<>/]+)@[A-Za-z0-9\[]"
+ASSIGNMENT = (
+    rb"(?i)(?:passw(?:or)?d|passwort|kennwort|contrase(?:n|\?)a|mot_?de_?passe|passphrase|pwd|secret|api[_-]?key"
+    rb"|apikey|access[_-]?token|auth[_-]?token|refresh[_-]?token|secret[_-]?key|signing[_-]?key"
+    rb"|encryption[_-]?key|private[_-]?key|account[_-]?key|credentials?|token)(?:[_-]?[0-9])?"
+    rb"[\"'`]?[ \t]*(?::=|=>|[:=])[ \t]*[\"'`]?([^\s\"'`,;<>(){}\[\]|&]{8,})"
+)
+AWS_SECRET = (
+    rb"(?i)secret[_ .-]?(?:access)?[_ .-]?key(?:[_ .-]?id)?[\"'`]?[ \t]*(?::=|=>|[:=]|is)?[ \t]*[\"'`]?"
+    rb"([A-Za-z0-9/+]{40})(?:[^A-Za-z0-9/+=]|$)"
+)
+_REFERENCE = re.compile(
+    rb"^[$%@]|\$\{|\{\{|^(?:os|process|env|config|settings|self|this|request|var|secrets)\."
+)
+_CODE_NAME = re.compile(rb"^[A-Za-z_]+(?:[._:/-][A-Za-z_]+)*[0-9]?$")
+
+
+def url_passwords(view: View, start: int, end: int) -> Spans:
+    """The password of a URL with user information (connection strings, basic-auth URLs). RFC 3986 §3.2.1."""
+    value = view.data[start:end]
+    if _REFERENCE.search(value) or _PLACEHOLDER.search(value) or value.lower() in _COMMON_FILLERS:
+        return
+    yield start, end
+
+
+_COMMON_FILLERS = frozenset(
+    {b"password", b"pass", b"passwd", b"pwd", b"pw", b"secret", b"token", b"port", b"x"}
+)
+
+
+def assigned_secrets(view: View, start: int, end: int) -> Spans:
+    """A value assigned to a name like `password` or `api_key`, unless it is a reference or a placeholder.
+
+    It must hold a digit or a sign and a letter, and not be a name of code such as `get_token` or `a.b.c`.
+    """
+    value = view.data[start:end].rstrip(b".,:!?")
+    if len(value) < 8 or _REFERENCE.search(value) or _PLACEHOLDER.search(value) or _CODE_NAME.match(value):
+        return
+    letters = sum(byte in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" for byte in value)
+    is_mixed = 0 < letters < len(value) and len(set(value)) >= 6 and not value.startswith((b"//", b"http"))
+    if is_mixed and not is_documented("aws-secret-access-key", view.text[start:end]):
+        yield start, start + len(value)
+
+
+def _row(kind: str, pattern: bytes, skip: int, make: Callable[[str, int], Examine] = prefixed) -> Rule:
+    return Rule(kind, 1, _SECRET, pattern, make(kind, skip))
+
+
+def _named_row(kind: str, pattern: bytes) -> Rule:
+    return Rule(kind, 1, _SECRET, pattern, named(kind))
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("private-key", 1, _SECRET, PEM_BEGIN, pem_private_keys),
+    Rule("jwt", 1, _SECRET, JWT, json_web_tokens),
+    Rule("basic-credentials", 1, _SECRET, BASIC_HEADER, basic_credentials),
+    Rule("url-password", 1, _SECRET, URL_PASSWORD, url_passwords),
+    _named_row("bearer-token", BEARER_HEADER),
+    _row("anthropic-key", rb"sk-ant-[A-Za-z0-9]{2,10}-[A-Za-z0-9_-]{20,}", 7),
+    _row("openrouter-key", rb"sk-or-v1-[0-9a-f]{48,}", 9),
+    _row("openai-key", rb"sk-(?:proj-|svcacct-|admin-|None-)?[A-Za-z0-9_]{16,}[A-Za-z0-9_-]*", 3),
+    _row("aws-access-key-id", rb"(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{16}", 4),
+    _named_row("aws-secret-access-key", AWS_SECRET),
+    _row("github-token", rb"gh[pousr]_[A-Za-z0-9]{36,}", 4),
+    _row("github-token", rb"github_pat_[A-Za-z0-9_]{22,}", 11),
+    _row("gitlab-token", rb"gl(?:pat|ptt|dt|rt|cbt|soat|ft|agent|imt|oas|ffct)-[A-Za-z0-9_.-]{20,}", 6),
+    _row("slack-token", rb"xox[abceoprs](?:\.xox[bp])?-[A-Za-z0-9-]{10,}", 5),
+    _row("slack-token", rb"xapp-[0-9]-[A-Z0-9]+-[0-9]+-[A-Za-z0-9]+", 5),
+    _row("slack-webhook", rb"hooks\.slack\.com/(?:services|workflows)/[A-Z0-9]+/[A-Za-z0-9/]{20,}", 22),
+    _row("stripe-key", rb"[sr]k_(?:live|test)_[A-Za-z0-9]{10,}", 8),
+    _row("webhook-secret", rb"whsec_[A-Za-z0-9+/=]{24,}", 6),
+    _row("google-api-key", rb"AIza[A-Za-z0-9_-]{35}", 4),
+    _row("google-oauth-token", rb"ya29\.[A-Za-z0-9_-]{20,}", 5),
+    _row("google-oauth-secret", rb"GOCSPX-[A-Za-z0-9_-]{28}", 7),
+    _named_row("gcp-service-account", rb"\"private_key_id\"[ ]*:[ ]*\"([0-9a-f]{40})\""),
+    _named_row("azure-storage-key", rb"(?i)(?:account|shared(?:access)?)key=([A-Za-z0-9+/]{43,}={0,2})"),
+    _named_row("azure-sas", rb"[?&]sig=([A-Za-z0-9%+/]{40,}(?:=|%3[Dd])?)"),
+    _row("azure-client-secret", rb"[A-Za-z0-9_~.]{3}[78]Q~[A-Za-z0-9_~.-]{31,34}", 0),
+    _row("sendgrid-key", rb"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{32,}", 3),
+    _row("twilio-key", rb"SK[0-9a-f]{32}", 2),
+    _row("npm-token", rb"npm_[A-Za-z0-9]{36}", 4),
+    _row("pypi-token", rb"pypi-AgE[A-Za-z0-9_-]{50,}", 8),
+    _row("huggingface-token", rb"(?:hf|api_org)_[A-Za-z0-9]{30,}", 3),
+    _row("databricks-token", rb"dapi[0-9a-f]{32}(?:-[0-9])?", 4),
+    _row("digitalocean-token", rb"do[oprt]_v1_[0-9a-f]{64}", 7),
+    _row("telegram-bot-token", rb"[0-9]{8,10}:A[A-Za-z0-9_-]{34}", 0),
+    _row("square-token", rb"sq0[a-z]{3}-[A-Za-z0-9_-]{22,}", 7),
+    _row("square-token", rb"EAAA[lE][A-Za-z0-9_-]{59}", 4),
+    _row("shopify-token", rb"shp(?:at|ca|pa|ss|ua)_[0-9a-fA-F]{32}", 6),
+    _row("mailgun-key", rb"key-[0-9a-f]{32}", 4),
+    _row("mailchimp-key", rb"[0-9a-f]{32}-us[0-9]{1,2}", 0),
+    _row("grafana-token", rb"gl(?:sa|c)_[A-Za-z0-9_+/=]{32,}", 4),
+    _row("docker-token", rb"dckr_(?:pat|oat)_[A-Za-z0-9_-]{20,}", 9),
+    _row("vault-token", rb"hv[bsr]\.[A-Za-z0-9_-]{24,}", 4),
+    _row("linear-key", rb"lin_(?:api|oauth)_[A-Za-z0-9]{32,}", 8),
+    _row("newrelic-key", rb"NR(?:AK|II|JS)-[A-Za-z0-9_-]{19,}", 5),
+    _row("postman-key", rb"PMAK-[0-9a-f]{24}-[0-9a-f]{34}", 5),
+    _row("rubygems-key", rb"rubygems_[0-9a-f]{48}", 9),
+    _row("brevo-key", rb"x(?:keysib|smtpsib)-[0-9a-f]{64}-[A-Za-z0-9]{16}", 8),
+    _row("hubspot-token", rb"pat-(?:na|eu)[0-9]-[0-9a-f-]{36}", 8),
+    _row("figma-token", rb"fig[dou]_?r?_[A-Za-z0-9_-]{40,}", 5),
+    _row("sentry-token", rb"sntry[su]_[A-Za-z0-9_+/=-]{40,}", 7),
+    _row("age-key", rb"AGE-SECRET-KEY-1[A-Z0-9]{58}", 16),
+    _row("groq-key", rb"gsk_[A-Za-z0-9]{40,}", 4),
+    _row("xai-key", rb"xai-[A-Za-z0-9]{60,}", 4),
+    _row("perplexity-key", rb"pplx-[A-Za-z0-9]{40,}", 5),
+    _row("replicate-token", rb"r8_[A-Za-z0-9]{37}", 3),
+    _row("nvidia-key", rb"nvapi-[A-Za-z0-9_-]{60,}", 6),
+    _row("atlassian-token", rb"ATATT3[A-Za-z0-9_=-]{60,}", 6),
+    _row("supabase-token", rb"sb(?:p|_secret)_[A-Za-z0-9_-]{30,}", 4),
+    _row("planetscale-token", rb"pscale_(?:tkn|pw|oauth)_[A-Za-z0-9_.=-]{32,}", 11),
+    _row("discord-token", rb"[MNO][A-Za-z0-9_-]{23,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,38}", 0),
+    _row("alibaba-key-id", rb"LTAI[A-Za-z0-9]{16,24}", 4),
+    _row("contentful-token", rb"CFPAT-[A-Za-z0-9_-]{43}", 6),
+    _row("doppler-token", rb"dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9._-]{40,}", 6),
+    _row("okta-token", rb"SSWS [A-Za-z0-9_-]{42}", 5),
+    _row("netlify-token", rb"nfp_[A-Za-z0-9_]{36}", 4),
+    _row("jfrog-key", rb"AKCp[A-Za-z0-9]{60,}", 4),
+    _row("heroku-key", rb"HRKU-[A-Za-z0-9_-]{30,}", 5),
+    _row("fly-token", rb"fo1_[A-Za-z0-9_-]{43}", 4),
+    _row("airtable-token", rb"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}", 3),
+    _row("notion-token", rb"(?:ntn|secret)_[A-Za-z0-9]{40,}", 4),
+    Rule("assigned-secret", 1, _SECRET, ASSIGNMENT, assigned_secrets),
+)

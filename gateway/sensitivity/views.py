@@ -1,0 +1,294 @@
+"""Canonical views of a text: what a reader, or a model, would take it for, with a way back.
+
+Invariants
+1. A view holds exactly one byte of `data` per character of `text`; what is not ASCII becomes `?` in
+   `data` (and stays itself in `text`, for context words).
+2. `origin` maps every span of a view to a span of the text the caller gave, inside its bounds.
+3. A view never grows by more than `MAX_EXPANSION` characters per original character.
+
+The canonical view takes each character apart (Unicode NFKD), drops marks and what cannot be seen, and
+writes Cyrillic and Greek look-alikes, digits of all scripts, dashes and spaces in ASCII. Taking characters
+singly instead of normalising the whole keeps the offset map exact. Source: Unicode 15 (UAX 15, UTS 39).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import html
+import re
+import unicodedata
+from bisect import bisect_right
+from collections.abc import Callable
+from itertools import accumulate
+
+#: Longest replacement of one character (U+FDFA decomposes to 18; more is cut by no known character).
+MAX_EXPANSION = 18
+#: Entries of the character table that are kept; more are computed anew each time.
+_TABLE_BOUND = 1 << 16
+
+#: Look-alikes that NFKD does not resolve, each written beside its Latin twin. Source: UTS 39
+#: confusables, reduced to single letters that print alike in common fonts.
+_LOOKALIKES = {
+    "A": "АΑᎪꓮ", "B": "ВΒᏴꓐ", "C": "СϹᏟꓚ", "D": "Ꭰꓓ", "E": "ЕΕᎬꓰ", "F": "Ϝꓝ", "G": "ԌᏀꓖ", "H": "НΗᎻꓧ",
+    "I": "ІΙӀꓲ", "J": "ЈᎫꓙ", "K": "КΚᏦꓗ", "L": "Ꮮꓡ", "M": "МΜᎷꓟ", "N": "Νꓠ", "O": "ОΟՕꓳ", "P": "РΡᏢꓑ",
+    "Q": "Ԛ", "R": "Ꭱꓣ", "S": "ЅՏᏚꓢ", "T": "ТΤᎢꓔ", "U": "Սꓴ", "V": "ѴᏙꓦ", "W": "ԜᎳꓪ", "X": "ХΧꓫ",
+    "Y": "ҮΥꓬ", "Z": "ΖᏃꓜ", "a": "аαɑ", "b": "Ьƅ", "c": "сϲ", "d": "ԁ", "e": "еҽ", "g": "ɡց", "h": "һհ",
+    "i": "іιɩı", "j": "јϳ", "k": "κ", "l": "ӏ", "n": "ո", "o": "оοօσ", "p": "рρ", "q": "ԛգ", "s": "ѕ",
+    "u": "υս", "v": "νѵ", "w": "ԝա", "x": "хχ", "y": "уγү", "z": "ᴢ",
+    "-": "‐‑‒–—―−⁃﹣－ー", ".": "·•∙⋅․‧・。", "'": "’‘ʼ′", '"': "“”″", "/": "⁄∕", ":": "∶：", "@": "＠﹫",
+    " ": "\u1680\u180e\u2028\u2029\u2800\u3164",
+}  # fmt: skip
+_FIXED = {ord(twin): latin for latin, twins in _LOOKALIKES.items() for twin in twins}
+#: Drawn as nothing, though not of category Cf or Mn.
+_UNSEEN = frozenset({0x115F, 0x1160, 0x17B4, 0x17B5, 0xFFA0})
+
+
+def _plain(code: int) -> str:
+    """ASCII reading of one non-ASCII character, or the character itself; empty when it is unseen."""
+    fixed = _FIXED.get(code)
+    if fixed is not None:
+        return fixed
+    character = chr(code)
+    category = unicodedata.category(character)
+    if 0xAC00 <= code <= 0xD7A3:
+        return character  # Hangul would fall apart into its letters
+    if category in {"Cf", "Mn", "Me"} or code in _UNSEEN:
+        return ""
+    if category == "Nd":
+        return str(unicodedata.decimal(character))
+    if category in {"Zs", "Zl", "Zp"}:
+        return " "
+    parts = unicodedata.normalize("NFKD", character)
+    if parts == character:
+        return character
+    return (
+        "".join(
+            _FIXED.get(ord(part), part)
+            for part in parts
+            if unicodedata.category(part) not in {"Mn", "Me", "Cf"}
+        )
+        or " "
+    )
+
+
+class _CharacterTable(dict[int, str]):
+    """Table for `str.translate` that fills itself, up to a bound."""
+
+    def __missing__(self, code: int) -> str:
+        plain = chr(code) if code < 0x80 else _plain(code)
+        if len(self) < _TABLE_BOUND:
+            self[code] = plain
+        return plain
+
+
+_TABLE = _CharacterTable()
+# `str.translate` costs 50 ns for every character of a text that is not ASCII, so it sees only the runs.
+# Kana, unified ideographs and Hangul syllables stand for themselves and are passed over.
+_NOT_ASCII = re.compile("[^\x00-\x7f\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]+")
+
+
+def _read_run(match: re.Match[str]) -> str:
+    return match[0].translate(_TABLE)
+
+
+class View:
+    """One reading of a text. `step` says how it was made, for explanations: `plain`, `base64` …"""
+
+    __slots__ = ("_origin", "data", "step", "text")
+
+    def __init__(self, text: str, step: str, origin: Callable[[int, int], tuple[int, int]] | None) -> None:
+        self.text = text
+        self.data = text.encode("ascii", "replace")
+        self.step = step
+        self._origin = origin
+
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """Span of the caller's text that this span of the view came from."""
+        return (start, end) if self._origin is None else self._origin(start, end)
+
+
+def canonical(text: str, step: str = "plain", parent: View | None = None) -> View:
+    """Canonical view of `text`. With `parent`, offsets go on through the parent's map.
+
+    ASCII text is its own canonical view; nothing is computed for it.
+    """
+    upward = None if parent is None else parent.origin
+    if text.isascii():
+        return View(text, step, upward)
+    plain = _NOT_ASCII.sub(_read_run, text)
+    if len(plain) == len(text) and all(map(_TABLE.__getitem__, map(ord, set(text)))):
+        return View(plain, step, upward)  # none vanished and the sum is equal: each became exactly one
+    ends: list[int] = []
+
+    def origin(start: int, end: int) -> tuple[int, int]:
+        if not ends:
+            ends.extend(accumulate(len(_TABLE[ord(character)]) for character in text))
+        first = bisect_right(ends, start)
+        last = first if end <= start else bisect_right(ends, end - 1) + 1
+        return (first, last) if upward is None else upward(first, last)
+
+    return View(plain, step, origin)
+
+
+# --- Decoded views -------------------------------------------------------------------------------------
+
+#: Patterns (RE2 syntax) that say which decoders have work. The engine looks for them with the detectors.
+ESCAPE_TRIGGER = (
+    rb"%[0-9A-Fa-f]{2}|\\[ux][0-9A-Fa-f{]|\\[nrtbf\"'/\\]|&(?:#[0-9xX]|[A-Za-z]{2,8};)"
+    rb"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+)
+BASE64_TRIGGER = rb"[A-Za-z0-9+/_-]{16,}(?:\r?\n[A-Za-z0-9+/_-]{16,})*={0,2}"
+HEX_TRIGGER = rb"(?:[0-9A-Fa-f]{2}){9,}"
+
+#: Escapes of JSON, JavaScript, URLs and HTML, and control characters, which no reader sees.
+_ESCAPE = re.compile(
+    r"(?P<percent>%[0-7][0-9A-Fa-f]|(?:%[89A-Fa-f][0-9A-Fa-f])+)"
+    r"|(?P<utf16>\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})"
+    r"|\\u\{(?P<point>[0-9A-Fa-f]{1,6})\}"
+    r"|\\x(?P<byte>[0-9A-Fa-f]{2})"
+    r"|\\(?P<simple>[nrtbf\"'/\\])"
+    r"|(?P<entity>&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,8});?)"
+    r"|(?P<control>[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+)"
+)
+_SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "b": "", "f": "\n"}
+
+
+def _unescape_one(match: re.Match[str]) -> str:
+    found = match[0]
+    match match.lastgroup:
+        case "percent":
+            return binascii.unhexlify(found.replace("%", "")).decode("utf-8", "replace")
+        case "utf16":
+            units = binascii.unhexlify(found.replace("\\u", ""))
+            return units.decode("utf-16-be", "replace")
+        case "point" | "byte":
+            code = int(match[match.lastgroup], 16)
+            return chr(code) if code < 0x110000 else found
+        case "simple":
+            return _SIMPLE.get(match["simple"], match["simple"])
+        case "entity":
+            return html.unescape(found)
+        case _:
+            return ""
+
+
+def unescaped(view: View) -> View:
+    """View with one layer of escapes undone. Source: RFC 8259 §7, RFC 3986 §2.1, HTML §13.5."""
+    pieces: list[str] = []
+    out_ends: list[int] = []  # where each replaced piece ends in the new text …
+    in_spans: list[tuple[int, int]] = []  # … and where it stood in the old one
+    done = out_length = 0
+    for match in _ESCAPE.finditer(view.text):
+        replacement = _unescape_one(match)
+        start, end = match.span()
+        pieces += (view.text[done:start], replacement)
+        out_length += start - done + len(replacement)
+        out_ends.append(out_length)
+        in_spans.append((start, end))
+        done = end
+    pieces.append(view.text[done:])
+    lengths = [len(piece) for piece in pieces[1::2]]
+
+    def place(offset: int, at_end: bool) -> int:
+        """Old offset of the character at `offset`: its first edge, or its last one."""
+        piece = bisect_right(out_ends, offset)
+        if piece < len(out_ends) and offset >= out_ends[piece] - lengths[piece]:
+            return in_spans[piece][at_end]  # inside a replacement: the whole escape
+        if piece == 0:
+            return offset + at_end
+        return in_spans[piece - 1][1] + offset - out_ends[piece - 1] + at_end
+
+    def origin(start: int, end: int) -> tuple[int, int]:
+        first = place(start, False)
+        return view.origin(first, max(first, place(end - 1, True)) if end > start else first)
+
+    new = View("".join(pieces), "unescaped", origin)
+    return canonical(new.text, "unescaped", new)
+
+
+def _readable(raw: bytes) -> str | None:
+    """`raw` as text if it is text: UTF-8, or UTF-16 as PowerShell writes it."""
+    if raw.count(0) * 3 > len(raw):
+        try:
+            text = raw.decode("utf-16-le" if raw[1:2] == b"\0" else "utf-16-be")
+        except UnicodeDecodeError:
+            return None
+    else:
+        try:
+            text = raw.decode("utf-8")
+        except UnicodeDecodeError:
+            return None
+    printable = sum(map(str.isprintable, text)) + text.count("\n") + text.count("\t") + text.count("\r")
+    return text if text and printable * 10 >= len(text) * 9 else None
+
+
+_TO_STANDARD = str.maketrans("-_", "+/", "\r\n=")
+
+
+def _base64_bytes(blob: str) -> bytes:
+    digits = blob.translate(_TO_STANDARD)
+    return base64.b64decode(digits[: len(digits) - (len(digits) % 4 == 1)] + "=" * (-len(digits) % 4 % 3))
+
+
+def _blob_view(view: View, step: str, text: str, start: int, end: int) -> View:
+    span = view.origin(start, end)
+    inner = View(text, step, lambda _start, _end: span)
+    return canonical(text, step, inner)
+
+
+#: Text inside binary: as long as the shortest identifier.
+_STRINGS = re.compile(rb"[\x20-\x7e\r\n\t]{9,}")
+
+
+def from_base64(view: View, start: int, end: int) -> View | None:
+    """What the blob at `start:end` says when read as base64 or base64url.
+
+    All four alignments are tried, because a path or a word may stand glued before the blob; then line by
+    line. A view with step `base64` is wholly text; one with step `base64-strings` holds only the printable
+    strings of something binary. None: not even those.
+    """
+    blob = view.text[start:end]
+    readings = [_base64_bytes(blob[shift:]) for shift in range(min(4, len(blob) - 15))]
+    for raw in readings:
+        text = _readable(raw)
+        if text is not None:
+            return _blob_view(view, "base64", text, start, end)
+    if "\n" in blob:
+        readings += [_base64_bytes(line) for line in blob.split("\n")]
+    strings = [found for raw in readings for found in _STRINGS.findall(raw)]
+    if not strings:
+        return None
+    return _blob_view(view, "base64-strings", b"\n".join(strings).decode("ascii"), start, end)
+
+
+def from_hex(view: View, start: int, end: int) -> View | None:
+    """What the blob at `start:end` says when read as hexadecimal bytes, or None when it is not text."""
+    text = _readable(bytes.fromhex(view.text[start:end]))
+    return None if text is None else _blob_view(view, "hex", text, start, end)
+
+
+def hidden_tags(text: str) -> View | None:
+    """Text written in Unicode tag characters (U+E0020–U+E007E), which people do not see and models read."""
+    places = [place for place, character in enumerate(text) if 0xE0020 <= ord(character) <= 0xE007E]
+    if not places:
+        return None
+    span = (places[0], places[-1] + 1)
+    return View("".join(chr(ord(text[place]) - 0xE0000) for place in places), "tags", lambda _s, _e: span)
+
+
+#: What begins a blob that is public by nature: an X.509 structure, or an SSH public key.
+_PUBLIC_BLOB = (b"\x00\x00\x00\x07ssh-rsa", b"\x00\x00\x00\x0bssh-ed25519", b"\x00\x00\x00\x13ecdsa-")
+
+
+def is_opaque(blob: str) -> bool:
+    """Whether a base64 run that does not decode to text is long and varied enough to carry a document.
+
+    Certificates and public keys are told by their structure. The bound of 256 characters keeps hashes,
+    integrity strings and signatures out.
+    """
+    if len(blob) < 256 or len(set(blob)) < 24:
+        return False
+    raw = _base64_bytes(blob)
+    is_der = raw[:2] == b"\x30\x82" and int.from_bytes(raw[2:4], "big") + 4 == len(raw)
+    return not is_der and not raw.startswith(_PUBLIC_BLOB)
