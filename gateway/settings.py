@@ -50,12 +50,16 @@ class IssuerSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class IdentitySettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Token verification. All times in seconds."""
+    """Token verification. All times in seconds.
+
+    `cooldown_seconds` is the least time between two fetches of a key set; with the time that a fetch
+    takes it stays under the five seconds in which a new key must be accepted.
+    """
 
     issuers: tuple[IssuerSettings, ...]
     leeway_seconds: int = 30
     refresh_seconds: int = 300
-    cooldown_seconds: int = 5
+    cooldown_seconds: int = 4
     stale_grace_seconds: int = 3600
     fetch_timeout_seconds: int = 3
 

@@ -128,7 +128,7 @@ class UrlKeySource:
         *,
         now: Callable[[], float],
         refresh_seconds: float = 300,
-        cooldown_seconds: float = 5,
+        cooldown_seconds: float = 4,
         stale_grace_seconds: float = 3600,
         fetch_timeout_seconds: float = 3,
         client: httpx.AsyncClient | None = None,
