@@ -10,9 +10,11 @@ import json
 import os
 import secrets
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from private_node.arguments import LaunchPlan, LayoutRefusal, Surroundings, compose
 from private_node.geometry import GeometryRefusal, ModelGeometry, geometry_from_config
@@ -171,9 +173,9 @@ def _profile(options: argparse.Namespace) -> Profile:
 
 def _geometry(config: Path) -> ModelGeometry:
     try:
-        stated: Mapping[str, object] = json.loads(config.read_bytes())
-    except (OSError, ValueError) as fault:
-        raise Refused(f"{config}: cannot be read as JSON ({type(fault).__name__})") from None
+        stated = msgspec.json.decode(config.read_bytes(), type=dict[str, object])
+    except (OSError, msgspec.DecodeError) as fault:
+        raise Refused(f"{config}: cannot be read as a JSON object ({type(fault).__name__})") from None
     geometry = geometry_from_config(stated)
     if isinstance(geometry, GeometryRefusal):
         raise Refused(str(geometry))

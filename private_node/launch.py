@@ -133,7 +133,7 @@ class Node:
         def step(line: str) -> None:
             self._report(f"{time.monotonic() - started:5.1f} s  {line}")
 
-        milestones = _Milestones(self._log, step)
+        milestones = LogFollower(self._log, step)
         while True:
             milestones.report_new()
             if child.poll() is not None:
@@ -212,7 +212,7 @@ class Node:
             self._report(f"  | {line}")
 
 
-class _Milestones:
+class LogFollower:
     """Follows the log and reports each milestone once, in order of appearance."""
 
     def __init__(self, log: Path, report: _Report) -> None:
