@@ -86,6 +86,7 @@ class RedisLimiter:
         settings: LimitSettings,
         *,
         monotonic: Callable[[], float] = time.monotonic,
+        eviction_check_seconds: float = EVICTION_CHECK_SECONDS,
     ) -> None:
         self._target = parse_target(url)
         self._limits_for = limits_for
@@ -93,6 +94,7 @@ class RedisLimiter:
         self._lease_ms = settings.lease_seconds * 1000
         self._keep_ms = self._lease_ms + KEEP_AFTER_LEASE_MS
         self._monotonic = monotonic
+        self._eviction_check_seconds = eviction_check_seconds
         self._local = LocalCap()
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
@@ -239,7 +241,7 @@ class RedisLimiter:
         self._attempted.set()
         _log.info("limits store connected")
         while True:
-            await asyncio.wait((link.ended,), timeout=EVICTION_CHECK_SECONDS)
+            await asyncio.wait((link.ended,), timeout=self._eviction_check_seconds)
             if link.ended.done():
                 return link.ended.result()
             try:

@@ -1,8 +1,12 @@
+#!lua
 -- Take one request, tokens and a slot of one tenant, or nothing. Same as TenantBuckets.reserve.
 -- KEYS: 1 buckets (hash r, t, at), 2 leases (sorted set: id by end in ms), 3 record of this id
 --       (hash n tokens, l lease end, k kept until, s settled). All three share one hash tag.
 -- ARGV: 1 id, 2 tokens, 3 lease ms, 4 keep ms, 5 requests limit, 6 tokens limit, 7 concurrency limit
 -- Answer: the fields of bucket.Reply, all integers.
+-- The first line makes the server refuse the whole script, before it runs, when memory is full (OOM) or
+-- when it is a read-only replica (READONLY). Without it a script whose first write only removes something
+-- goes on writing to a full server. Needs Valkey or Redis 7.
 -- All reads that can fail stand before the first bucket write: an error leaves nothing half done.
 local GRAINS, REFILL_MS_MAX, NEVER, SLOT = 60000, 120000, 60, 1
 local time = redis.call('TIME')
@@ -42,7 +46,6 @@ local function reset(level, limit)
   return math.ceil((limit * GRAINS - level) / (limit * 1000))
 end
 
--- The first write comes at once, so that a read-only replica answers READONLY to refusals too.
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', text(now))
 local bucket = redis.call('HMGET', KEYS[1], 'r', 't', 'at')
 local record = redis.call('HMGET', KEYS[3], 'n', 'l', 'k', 's')

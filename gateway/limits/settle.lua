@@ -1,6 +1,8 @@
+#!lua flags=allow-oom
 -- Give back what was not used, or book the overdraft; free the slot. Same as TenantBuckets.settle.
 -- KEYS: as in reserve.lua. ARGV: 1 id, 2 used tokens (-1: nothing was sent), 3 requests limit,
 -- 4 tokens limit. Answer: {1 settled | 0 nothing to settle, now in ms}.
+-- Allowed on a full server, because it shortens what is kept.
 -- The record stays as a tombstone for a while, so that a second call does nothing.
 local GRAINS, REFILL_MS_MAX, TOMBSTONE_MS = 60000, 120000, 60000
 local time = redis.call('TIME')

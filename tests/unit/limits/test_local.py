@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from gateway.domain.limits import Exceeded, Reservation, TenantLimits, Usage
+from gateway.limits.local import TENANTS_MAX, LocalCap, conservative
+
+LIMITS = TenantLimits(requests_per_minute=100, tokens_per_minute=1_000, concurrency=20)
+
+
+def reserve(
+    cap: LocalCap, request_id: str, tokens: int, tenant: str = "acme", now_ms: int = 0
+) -> Reservation | Exceeded:
+    return cap.reserve(now_ms, tenant, request_id, tokens, LIMITS, lease_ms=1_000, keep_ms=2_000)
+
+
+def test_gives_a_tenth_of_each_limit_and_at_least_one_request_and_slot() -> None:
+    assert conservative(LIMITS) == TenantLimits(10, 100, 2)
+    assert conservative(TenantLimits(5, 5, 5)) == TenantLimits(1, 0, 1)
+    assert conservative(TenantLimits(0, 0, 0)) == TenantLimits(0, 0, 0)
+
+
+def test_marks_what_it_lets_through_as_degraded() -> None:
+    granted = reserve(LocalCap(), "a", 50)
+    assert isinstance(granted, Reservation)
+    assert granted.degraded
+    assert granted.tokens == 50
+
+
+def test_refuses_reservation_when_the_local_cap_is_spent() -> None:
+    cap = LocalCap()
+    reserve(cap, "a", 100)
+    refused = reserve(cap, "b", 1)
+    assert isinstance(refused, Exceeded)
+    assert (refused.bucket, refused.limit) == ("tokens", 100)
+
+
+def test_settles_its_own_reservations() -> None:
+    cap = LocalCap()
+    granted = reserve(cap, "a", 100)
+    assert isinstance(granted, Reservation)
+    assert cap.settle(0, granted, Usage(40, 0), LIMITS)
+    assert isinstance(reserve(cap, "b", 60), Reservation)
+    assert isinstance(reserve(cap, "c", 1), Exceeded)
+
+
+def test_settle_for_an_unknown_tenant_does_nothing() -> None:
+    assert not LocalCap().settle(0, Reservation("a", "acme", 1, degraded=True), None, LIMITS)
+
+
+def test_refuses_one_tenant_too_many_until_an_idle_one_can_be_forgotten() -> None:
+    cap = LocalCap()
+    for index in range(TENANTS_MAX):
+        assert isinstance(reserve(cap, "a", 1, tenant=f"t{index}"), Reservation)
+    assert isinstance(reserve(cap, "a", 1, tenant="one-more"), Exceeded)
+    assert isinstance(reserve(cap, "a", 1, tenant="one-more", now_ms=200_000), Reservation)
