@@ -1,0 +1,213 @@
+"""What prose looks like, character by character, and what no longer does.
+
+Every question here is answered from the text to the left alone (and, in `joins`, a bounded look to the
+right that waits until it is there), so the answers cannot depend on how an answer was cut.
+
+Invariants
+1. `first_trigger` at a position depends on at most `LEFT` characters before it.
+2. `is_plain` is a fast "certainly no trigger": whatever it accepts, `first_trigger` finds nothing in.
+3. A digit of any script, `@`, a joined `_` or `=`, and a hidden character always trigger.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from enum import Enum
+
+#: Characters of released text that decisions and scans may look back on.
+LEFT = 160
+
+_SPACE = r" \t\n\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+# Drawn as nothing: they can hide inside a key without a reader seeing them.
+_HIDDEN = (
+    r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff"
+)
+# Characters that compatibility folding turns into ASCII letters, digits or signs.
+_COMPATIBLE = (
+    r"\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209f\u2102\u210a-\u2115\u2119-\u211d\u2124\u2128-\u213f"
+    r"\u2145-\u2149\u2150-\u218f\u2460-\u24ff\u2776-\u2793\ufe50-\ufe6b\uff02-\uff07\uff0a\uff0b\uff0d\uff0f"
+    r"\uff10-\uff19\uff1c-\uff1e\uff20-\uff3a\uff3c\uff3e-\uff5a\U0001d400-\U0001d7ff\U0001f100-\U0001f169"
+)
+# Scripts written without spaces between words: a number ends where they begin.
+_UNSPACED = (
+    r"\u3001-\u303f\u3041-\u30ff\u4e00-\u9fff\uac00-\ud7a3\uff01\uff08\uff09\uff0c\uff0e\uff1a\uff1b\uff1f"
+)
+_ENDS = rf"\"'`<>{{}}\[\]|,;{_UNSPACED}"
+
+#: End of a token: a separator that a written identifier may have inside, or an end for certain.
+BREAK = re.compile(rf"[{_SPACE}(){_ENDS}]")
+#: The same in JSON text, where an escape is one unbreakable thing.
+JSON_BREAK = re.compile(rf"\\(?:.|\Z)|[{_SPACE}(){_ENDS}]", re.DOTALL)
+_SEPARATOR = re.compile(rf"[{_SPACE}()]")
+_SEPARATORS = re.compile(
+    rf"(?:[{_HIDDEN}]{{0,8}}[{_SPACE}()\-./\u2010-\u2015\u00b7]){{1,4}}[{_HIDDEN}]{{0,8}}"
+)
+_BEFORE_TOKEN = re.compile(rf".*[{_SPACE}(){_ENDS}]", re.DOTALL)
+
+_LETTERS = r"\u00c0-\u024f\u0370-\u0481\u048a-\u052f\u05d0-\u05ea\u3041-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
+_PLAIN_PARTS = (
+    r"(?<![.:\-])(?<!\.[A-Za-z])[a-z]++"
+    r"|(?<![!-~])[A-Z]{1,4}+"
+    rf"|[ \n\t,;!?'\"()*\[\]{{}}{_LETTERS}\u2013\u2014\u2018-\u201d\u2026\u3001\u3002\uff0c\uff1a]++"
+    r"|[.:](?![A-Za-z])"
+)
+_PLAIN = re.compile(rf"(?:{_PLAIN_PARTS}|-(?![A-Za-z]))*+")
+_JSON_PLAIN = re.compile(rf"(?:{_PLAIN_PARTS})*+")
+
+_TRIGGERS = (
+    rf"[\d@{_COMPATIBLE}]"
+    rf"|[{_HIDDEN}](?<=[!-~][{_HIDDEN}])"
+    r"|[_=](?<=[A-Za-z0-9\"')\]}][_=])"
+    r"|\+(?<![A-Za-z0-9+]\+)"
+    r"|/(?<=:/)"
+    r"|\\"
+    r"|B(?<=-----B)"
+    r"|[A-Za-z](?:(?<=[A-Za-z0-9][.:\-][A-Za-z])|(?<=[A-Za-z0-9]\.[A-Za-z]{2}))"
+    r"|[A-Z](?:(?<=[a-z][A-Z])|(?<=[A-Z]{5})|(?<=[A-Za-z]{33}))"
+)
+_TRIGGER = re.compile(_TRIGGERS)
+# In JSON a minus sign may begin a number, and a mask has to take the place of all of it.
+_JSON_TRIGGER = re.compile(_TRIGGERS + rf"|-(?<=[:,\[{_SPACE}]-)")
+
+_ABBREVIATION = re.compile(r"(?<![A-Za-z0-9.])(?:[A-Za-z]\.)+[A-Za-z]\Z")
+_SECOND_AFTER_DOT = re.compile(r"[A-Za-z0-9]\.[A-Za-z]{2}\Z")
+_KEY_DASH = re.compile(
+    r"(?<![A-Za-z0-9])(?:sk|pk|rk|glpat|gldt|xox[a-z]|xapp|pypi|pat|sq0[a-z]{3}|GOCSPX|KEY)-.\Z"
+)
+_KEY_CAPITALS = re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|LTAI).\Z")
+_CASE_CHANGES = re.compile(r"(?<![A-Za-z0-9])eyJ\Z|[a-z][A-Z][A-Za-z]*[a-z][A-Z]\Z|[A-Za-z]{33}\Z")
+
+
+def is_plain(raw: str, start: int, is_json: bool) -> bool:
+    """Whether everything from `start` on is certainly prose, given what stands before it in `raw`."""
+    match = (_JSON_PLAIN if is_json else _PLAIN).match(raw, start)
+    return match is not None and match.end() == len(raw)
+
+
+def first_trigger(raw: str, start: int, is_json: bool) -> int:
+    """Index of the first character from `start` on that prose would not have there, or -1."""
+    search = (_JSON_TRIGGER if is_json else _TRIGGER).search
+    while (match := search(raw, start)) is not None:
+        at = match.start()
+        if _is_trigger(raw, at):
+            return at
+        start = at + 1
+    return -1
+
+
+def _is_trigger(raw: str, at: int) -> bool:
+    """Settle the candidates that need more than a fixed look back: letters inside a token."""
+    letter = raw[at]
+    if not (letter.isascii() and letter.isalpha()):
+        return True
+    left = raw[max(0, at - 39) : at + 1]
+    before = left[-2:-1]
+    if before == "-":
+        return left.endswith("-----B") or _KEY_DASH.search(left) is not None
+    if before == ".":
+        return _ABBREVIATION.search(left) is None
+    if before == ":" or _SECOND_AFTER_DOT.search(left) is not None:
+        return True
+    return _CASE_CHANGES.search(left) is not None or _KEY_CAPITALS.search(left) is not None
+
+
+def token_before(raw: str) -> str:
+    """The unfinished token at the end of `raw`, at most 64 characters of it."""
+    tail = raw[-64:]
+    match = _BEFORE_TOKEN.match(tail)
+    return tail[match.end() :] if match else tail
+
+
+_HIDDEN_RUN = re.compile(rf"[{_HIDDEN}]+")
+_DASH = re.compile(r"[\u2010-\u2015\u2212\ufe58\ufe63\uff0d]")
+
+
+def fold(text: str) -> str:
+    """`text` as it reads: hidden characters gone, compatible forms and dashes in ASCII."""
+    if text.isascii():
+        return _HIDDEN_RUN.sub("", text)
+    return unicodedata.normalize("NFKC", _DASH.sub("-", _HIDDEN_RUN.sub("", text)))
+
+
+class Joint(Enum):
+    """What a separator inside held text is."""
+
+    JOINS = "joins"
+    ENDS = "ends"
+    WAITS = "waits"
+
+
+_PEM_BEGUN = re.compile(r"-----BEGIN(?: [A-Z0-9]+)*\Z")
+_PEM_PRIVATE = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY")
+#: End of a PEM block. At most 54 characters, so a look back of `LEFT` sees all of it.
+PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
+_IBAN_OPEN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ \-]?[A-Za-z0-9]{4}){0,7}\Z")
+_DIGITS_OPEN = re.compile(r"(?<![A-Za-z0-9])[0-9A-Z]*\d[0-9A-Z]*[)./\-]*\Z")
+
+
+def joint(lead: str, text: str, at: int) -> tuple[Joint, int]:
+    """What the break at `text[at]` is, and where to go on when it joins.
+
+    `lead` is the folded token run before it. Looks at most five separators and two characters ahead,
+    and waits when they are not there yet.
+    """
+    if not _SEPARATOR.match(text, at):
+        return Joint.ENDS, at
+    is_pem = _PEM_BEGUN.search(lead) is not None
+    is_iban = _IBAN_OPEN.search(lead) is not None
+    if not (is_pem or is_iban or _DIGITS_OPEN.search(lead)):
+        return Joint.ENDS, at
+    run = _SEPARATORS.match(text, at)
+    end = at + 1 if run is None else run.end()
+    if end - at > 3 and len(fold(text[at:end])) > 3:
+        return Joint.ENDS, at
+    if end == len(text):
+        return Joint.WAITS, at
+    return _after_separators(text, at, end, is_pem, is_iban)
+
+
+def _after_separators(text: str, at: int, end: int, is_pem: bool, is_iban: bool) -> tuple[Joint, int]:
+    following = fold(text[end])[:1]
+    if following.isdigit() or following in {"+", "\\"}:
+        return Joint.JOINS, end
+    if not (following.isascii() and following.isalpha()) or len(fold(text[at:end])) != 1:
+        return Joint.ENDS, at
+    if is_iban or (is_pem and following.isupper()):
+        return Joint.JOINS, end
+    if following.islower():
+        return Joint.ENDS, at
+    # One capital alone may be the last part of an identifier ("12 34 56 C"); a word is not.
+    if end + 1 == len(text):
+        return Joint.WAITS, at
+    return (Joint.ENDS, at) if text[end + 1].isalpha() else (Joint.JOINS, end + 1)
+
+
+def is_private_pem(lead: str) -> bool:
+    """Whether the folded text opens a PEM private key."""
+    return _PEM_PRIVATE.search(lead) is not None
+
+
+_LONG_KEY = re.compile(
+    r"(?<![A-Za-z0-9])(?:eyJ|sk-|pk-|rk-|[spr]k_|gh[a-z]_|github_pat_|gl[a-z]{2,4}-|xox[a-z]-|xapp-|AIza|ya29\.|EAA|hf_"
+    r"|npm_|pypi-|dop_v1_|shp[a-z]{2}_|SG\.|hvs\.|AKIA|ASIA)[A-Za-z0-9_\-.+/=%]{60,}\Z"
+)
+
+
+def is_long_key(lead: str) -> bool:
+    """Whether the folded token begins like a key or token and goes on as one to its end."""
+    return _LONG_KEY.search(lead) is not None
+
+
+_NUMBER = re.compile(r"[0-9 \n.,:%()/+\-\u2013\u00b0]*")
+_SIX_DIGITS = re.compile(r"\d(?:\D{0,3}\d){5}")
+
+
+def is_small_number(left: str, held: str) -> bool:
+    """Whether the held text is a bare number with fewer than six digits nearby: no identifier is so short."""
+    return (
+        _NUMBER.fullmatch(held) is not None
+        and not left[-1:].isalnum()
+        and _SIX_DIGITS.search(left[-24:] + held) is None
+    )
