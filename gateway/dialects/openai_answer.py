@@ -80,12 +80,14 @@ class _Choice:
 class AnswerReader:
     """Turns parsed answers into events and keeps the order law. Shared by both decoders."""
 
-    __slots__ = ("_choices", "_destination", "_started", "_stops", "usage")
+    __slots__ = ("_choices", "_destination", "_started", "_stops", "_wants_logprobs", "usage")
 
     def __init__(self, destination: Destination, request: ChatRequest) -> None:
         self._destination = destination
         self._stops = frozenset(request.sampling.stop)
         self._choices = [_Choice(index) for index in range(request.sampling.n)]
+        # Log probabilities repeat the text, so they are read only for a client that asked.
+        self._wants_logprobs = bool(request.sampling.logprobs)
         self._started = False
         #: The last usage that was told.
         self.usage: Usage | None = None
@@ -136,7 +138,7 @@ class AnswerReader:
         choice = self._choices[said.index]
         words = said.delta or said.message
         if words is not None:
-            logprobs = logprobs_text(said.logprobs)
+            logprobs = self._logprobs(said) if self._wants_logprobs else None
             # The shape of nearly every chunk: some content and nothing else.
             if (
                 words.content
@@ -150,6 +152,13 @@ class AnswerReader:
                 self._words(choice, words, logprobs, out)
         if said.finish_reason is not None:
             self._finish(choice, said, out)
+
+    @staticmethod
+    def _logprobs(said: ChoiceSaid) -> JsonText | None:
+        try:
+            return logprobs_text(said.logprobs)
+        except (msgspec.DecodeError, RecursionError):
+            raise failure("upstream-malformed", "logprobs") from None
 
     def _words(
         self, choice: _Choice, words: Words, logprobs: JsonText | None, out: list[StreamEvent]

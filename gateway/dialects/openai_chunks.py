@@ -71,15 +71,21 @@ class LogprobsSaid(_Said):
     content: list[TokenLogprob] | None = None
 
 
+_LOGPROBS = msgspec.json.Decoder(LogprobsSaid | None)
+
+
 class ChoiceSaid(_Said):
-    """One choice of a chunk (`delta`) or of a plain answer (`message`)."""
+    """One choice of a chunk (`delta`) or of a plain answer (`message`).
+
+    `logprobs` stay unread until somebody asked for them (see `logprobs_text`).
+    """
 
     index: int
     delta: Words | None = None
     message: Words | None = None
     finish_reason: str | None = None
     stop_reason: int | str | None = None
-    logprobs: LogprobsSaid | None = None
+    logprobs: Raw | UnsetType = UNSET
 
 
 class PromptDetails(_Said):
@@ -136,8 +142,14 @@ def usage_of(said: UsageSaid) -> Usage | None:
     return Usage(*counts)
 
 
-def logprobs_text(said: LogprobsSaid | None) -> JsonText | None:
-    """`{"content": [...]}` as the gateway's own JSON; None when there are none."""
+def logprobs_text(raw: Raw | UnsetType) -> JsonText | None:
+    """`{"content": [...]}` as the gateway's own JSON; None when there are none.
+
+    Raises what msgspec raises for another shape.
+    """
+    if raw is UNSET:
+        return None
+    said = _LOGPROBS.decode(raw)
     if said is None or not said.content:
         return None
     return JsonText(_ENCODER.encode(said).decode())

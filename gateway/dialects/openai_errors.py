@@ -31,12 +31,13 @@ def error_body(refusal: Refusal, request_id: str) -> bytes:
 
 def models_body(names: Iterable[str], created_seconds: int) -> bytes:
     """Body of `GET /v1/models`: the logical models, in the order given. `created_seconds` is Unix time."""
-    return _ENCODER.encode(
-        {
-            "object": "list",
-            "data": [
-                {"id": name, "object": "model", "created": created_seconds, "owned_by": "tidegate"}
-                for name in names
-            ],
-        }
-    )
+    return _ENCODER.encode({"object": "list", "data": [_model(name, created_seconds) for name in names]})
+
+
+def model_body(name: str, created_seconds: int) -> bytes:
+    """Body of `GET /v1/models/{name}`."""
+    return _ENCODER.encode(_model(name, created_seconds))
+
+
+def _model(name: str, created_seconds: int) -> dict[str, str | int]:
+    return {"id": name, "object": "model", "created": created_seconds, "owned_by": "tidegate"}

@@ -12,8 +12,6 @@ from __future__ import annotations
 import binascii
 from typing import Any
 
-import msgspec
-
 from gateway.dialects import openai_wire as wire
 from gateway.dialects.openai_body import encode_body
 from gateway.dialects.strict_json import decode, json_text, refuse_value
@@ -40,8 +38,6 @@ FILE_TYPES = frozenset({"application/pdf"})
 #: Decoded size of one attachment.
 MAX_ATTACHMENT_BYTES = 3 * 1024 * 1024
 
-_DECODER = msgspec.json.Decoder(wire.ChatBody)
-
 
 def parse_chat(body: bytes) -> ChatRequest:
     """The request in `body` (`POST /v1/chat/completions`).
@@ -49,7 +45,7 @@ def parse_chat(body: bytes) -> ChatRequest:
     Bounds: those of `strict_json` and `openai_wire`; 4 µs for 1 KB of chat. Refuses with
     `RequestRefused` (400): a code of `strict_json.decode`, or `remote-url-refused`.
     """
-    chat = decode(body, _DECODER)
+    chat = decode(body, wire.ChatBody)
     if not chat.messages and chat.prompt is None:
         raise refuse_value("messages", "at least one message is needed when no `prompt` is named")
     if chat.store:
