@@ -211,7 +211,10 @@ class Relay:
         if not self._is_started:
             self._is_started = True
             self._mark("first_event")
-            await self._send({"type": "http.response.start", "status": 200, "headers": self._headers()})
+            headers = self._headers()
+            if not more:
+                headers.append((b"content-length", b"%d" % len(data)))
+            await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
         self._sending_since = 0.0
         self._outcome.bytes_out += len(data)

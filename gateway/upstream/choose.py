@@ -7,9 +7,7 @@ from collections.abc import Callable, Sequence
 from gateway.domain.decision import Destination
 
 
-def order(
-    destinations: Sequence[Destination], is_open: Callable[[str], bool]
-) -> tuple[Destination, ...]:
+def order(destinations: Sequence[Destination], is_open: Callable[[str], bool]) -> tuple[Destination, ...]:
     """The permit's own order, with destinations whose breaker is open moved to the end.
 
     Nothing is added and nothing is dropped: the permit alone says what may be tried.

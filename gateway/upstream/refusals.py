@@ -17,17 +17,19 @@ from gateway.errors import (
 )
 
 #: Error codes of OpenAI-compatible servers that help a client and say nothing else.
-KNOWN_CODES = frozenset({
-    "context_length_exceeded",
-    "content_policy_violation",
-    "content_filter",
-    "rate_limit_exceeded",
-    "insufficient_quota",
-    "unsupported_parameter",
-    "unsupported_value",
-    "invalid_value",
-    "string_above_max_length",
-})
+KNOWN_CODES = frozenset(
+    {
+        "context_length_exceeded",
+        "content_policy_violation",
+        "content_filter",
+        "rate_limit_exceeded",
+        "insufficient_quota",
+        "unsupported_parameter",
+        "unsupported_value",
+        "invalid_value",
+        "string_above_max_length",
+    }
+)
 _REFUSED_STATUSES = frozenset({400, 413, 422})
 DEFAULT_RETRY_SECONDS = 5
 MAX_RETRY_SECONDS = 3600

@@ -21,7 +21,7 @@ from litestar.exceptions import (
 from litestar.response import Response
 from litestar.types import ASGIApp
 
-from gateway.assembly import Gateway
+from gateway.assembly import Gateway, problem
 from gateway.dialects.openai_errors import model_body, models_body
 from gateway.errors import (
     MethodNotAllowed,
@@ -34,7 +34,7 @@ from gateway.errors import (
 from gateway.pipeline.admit import admit
 from gateway.pipeline.relay import Relay
 from gateway.web import receive
-from gateway.web.problems import BytesReply, ProblemReply, problem
+from gateway.web.problems import BytesReply, ProblemReply
 
 AnyRequest = Request[Any, Any, State]
 

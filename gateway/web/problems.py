@@ -4,25 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.dialects.openai_errors import error_body
-from gateway.errors import NotAuthenticated, Refusal
-
-
-def problem(refusal: Refusal, request_id: str) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
-    """Status, headers and body of a refusal. Nothing of the request appears in any of them."""
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"cache-control", b"no-store"),
-        (b"x-request-id", request_id.encode()),
-        (b"x-tidegate-request-id", request_id.encode()),
-    ]
-    if refusal.retry_after_seconds is not None:
-        headers.append((b"retry-after", str(refusal.retry_after_seconds).encode()))
-    if isinstance(refusal, NotAuthenticated):
-        headers.append((b"www-authenticate", b'Bearer realm="tidegate"'))
-    body = error_body(refusal, request_id)
-    headers.append((b"content-length", str(len(body)).encode()))
-    return refusal.http_status, headers, body
+from gateway.assembly import problem
+from gateway.errors import Refusal
 
 
 class ProblemReply:

@@ -1,0 +1,244 @@
+"""Fakes of the rooms behind the walk's ports: small, honest, and able to fail on demand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+
+from gateway.assembly import problem
+from gateway.dialects.openai_request import parse_chat
+from gateway.dialects.table import OpenAIDialects
+from gateway.domain.admitted import Admitted
+from gateway.domain.chat import ChatRequest, ResolvedRequest
+from gateway.domain.decision import Decision, Destination, Facts, Permit
+from gateway.domain.finding import Coverage, PartVerdict, Verdict
+from gateway.domain.label import Label, Level
+from gateway.domain.limits import Exceeded, Reservation, Usage
+from gateway.domain.principal import Principal
+from gateway.domain.record import Phase, Receipt, RequestRecord
+from gateway.domain.request import RawRequest
+from gateway.domain.secret import Secret
+from gateway.domain.stream import FilterAction, StreamEvent
+from gateway.errors import Refusal
+from gateway.pipeline.admit import Walk
+from gateway.policy.bundle import read_files
+from gateway.policy.compile import compile_bundle
+from gateway.policy.evaluate import evaluate, private_only
+from gateway.snapshot import Snapshot, SnapshotHolder
+from tests.fakes.stack import POLICIES
+
+PRINCIPAL = Principal(
+    tenant="demo",
+    subject="alice",
+    subject_ref="s" * 64,
+    token_ref="t" * 64,
+    issuer="tests",
+    client_id="",
+    key_id="k",
+    roles=frozenset({"user"}),
+    scopes=frozenset(),
+    expires_at_seconds=2**40,
+)
+
+
+@dataclass
+class FakeAuthenticator:
+    """Knows one principal, or refuses."""
+
+    refusal: Refusal | None = None
+
+    async def authenticate(self, raw: RawRequest) -> Principal:
+        if self.refusal is not None:
+            raise self.refusal
+        return PRINCIPAL
+
+
+@dataclass
+class FakeLimiter:
+    """Grants, or answers what it is told to; remembers settlements."""
+
+    answer: Exceeded | None = None
+    is_degraded: bool = False
+    reserved: list[str] = field(default_factory=list)
+    settled: list[tuple[str, Usage | None]] = field(default_factory=list)
+
+    async def reserve(
+        self, principal: Principal, request_id: str, prompt_tokens: int, output_tokens: int
+    ) -> Reservation | Exceeded:
+        if self.answer is not None:
+            return self.answer
+        self.reserved.append(request_id)
+        return Reservation(request_id, principal.tenant, prompt_tokens + output_tokens, self.is_degraded)
+
+    async def settle(self, reservation: Reservation, usage: Usage | None) -> None:
+        self.settled.append((reservation.request_id, usage))
+
+
+@dataclass
+class FakeJournal:
+    """Keeps records in order; fails for the phases it is told to fail for."""
+
+    refusals: dict[Phase, Refusal] = field(default_factory=dict)
+    records: list[RequestRecord] = field(default_factory=list)
+
+    async def record(self, record: RequestRecord) -> Receipt:
+        await asyncio.sleep(0)
+        if record.phase in self.refusals:
+            raise self.refusals[record.phase]
+        self.records.append(record)
+        return Receipt(record.request_id, "tests", len(self.records) - 1, "0" * 64)
+
+    @property
+    def phases(self) -> list[str]:
+        return [record.phase.value for record in self.records]
+
+
+class FakeAnswer:
+    """Chunks, then perhaps a refusal; a pause of None waits for ever."""
+
+    def __init__(self, destination: Destination, script: Sequence[bytes | Refusal | None]) -> None:
+        self.destination = destination
+        self.upstream_request_id: str | None = "up-1"
+        self.is_closed = False
+        self._script = script
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        for step in self._script:
+            await asyncio.sleep(0)
+            if step is None:
+                await asyncio.Event().wait()
+            elif isinstance(step, Refusal):
+                raise step
+            else:
+                yield step
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+
+@dataclass
+class FakeUpstream:
+    """Answers by destination name: a script, a refusal to open, or None for silence."""
+
+    scripts: dict[str, Sequence[bytes | Refusal | None] | Refusal | None]
+    opened: list[str] = field(default_factory=list)
+    answers: list[FakeAnswer] = field(default_factory=list)
+
+    async def open(self, admitted: Admitted, destination: Destination) -> FakeAnswer:
+        assert destination in admitted.permit.destinations
+        self.opened.append(destination.name)
+        script = self.scripts[destination.name]
+        if script is None:
+            await asyncio.Event().wait()
+        if isinstance(script, Refusal):
+            raise script
+        assert script is not None
+        answer = FakeAnswer(destination, script)
+        self.answers.append(answer)
+        return answer
+
+    def order(self, destinations: Sequence[Destination]) -> tuple[Destination, ...]:
+        return tuple(destinations)
+
+
+@dataclass
+class FakeFilter:
+    """Passes everything, or raises when a text holds `trap`."""
+
+    refusal: Refusal | None = None
+    trap: str = ""
+    actions: tuple[FilterAction, ...] = ()
+
+    def feed(self, event: StreamEvent) -> tuple[StreamEvent, ...]:
+        text = getattr(event, "text", "")
+        if self.refusal is not None and self.trap and self.trap in text:
+            raise self.refusal
+        return (event,)
+
+    def flush(self) -> tuple[StreamEvent, ...]:
+        return ()
+
+
+@dataclass
+class Rooms:
+    """Everything that a walk is made of, to be bent by a test before `walk()` and `snapshot()`."""
+
+    level: Level = Level.INTERNAL
+    configured: frozenset[str] = frozenset({"private-moe", "hosted-openai"})
+    authenticator: FakeAuthenticator = field(default_factory=FakeAuthenticator)
+    limiter: FakeLimiter = field(default_factory=FakeLimiter)
+    journal: FakeJournal = field(default_factory=FakeJournal)
+    upstream: FakeUpstream = field(default_factory=lambda: FakeUpstream({}))
+    filter: FakeFilter = field(default_factory=FakeFilter)
+    decision_fault: Exception | None = None
+    observed: list[tuple[str, str, str]] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def snapshot(self) -> Snapshot:
+        policy = compile_bundle(read_files(POLICIES))
+
+        def classify(resolved: ResolvedRequest, floor: Label) -> Verdict:
+            part = PartVerdict("messages[0]", Coverage.SCANNED)
+            return Verdict(Label(self.level).join(floor), (part,), ("fake@1",))
+
+        def decide(facts: Facts) -> Decision:
+            if self.decision_fault is not None:
+                raise self.decision_fault
+            return evaluate(policy, facts, self.configured)
+
+        def narrow(permit: Permit) -> Permit | None:
+            return private_only(permit)
+
+        return Snapshot(
+            resolve=ResolvedRequest,
+            classify=classify,
+            decide=decide,
+            private_only=narrow,
+            tenant_floor=policy.floor,
+            models=lambda tenant: ("assistant",),
+            new_filter=lambda profile: self.filter,
+            policy_sha256=policy.sha256,
+            protocols_sha256="0" * 64,
+            detectors_sha256="0" * 64,
+            loaded_at_us=0,
+        )
+
+    def walk(self) -> Walk:
+        def estimate(chat: ChatRequest) -> tuple[int, int]:
+            return 10, 20
+
+        return Walk(
+            snapshots=SnapshotHolder(),
+            authenticator=self.authenticator,
+            parse=parse_chat,
+            limiter=self.limiter,
+            journal=self.journal,
+            upstream=self.upstream,
+            dialects=OpenAIDialects(),
+            problem=problem,
+            estimate=estimate,
+            tokens_of_chars=lambda count: count // 3,
+            keyed_digest=lambda data: "d" * 64,
+            digest_key=b"k" * 32,
+            limit_headers=lambda states: [],
+            observe=lambda phase, reason, place: self.observed.append((phase, reason, place)),
+            report_fault=lambda phrase, error: self.faults.append(type(error).__name__),
+            write_timeout_seconds=0.2,
+            seal_timeout_seconds=1.0,
+        )
+
+
+def raw_request(body: bytes, label: str | None = None) -> RawRequest:
+    """A request as the web shell would hand it over."""
+    return RawRequest(
+        request_id="req_1",
+        endpoint="chat.completions",
+        authorization=Secret("Bearer x"),
+        declared_label=label,
+        client_request_id=None,
+        body=body,
+        peer="127.0.0.1",
+        received_at_us=0,
+        received_mono_ns=0,
+    )

@@ -1,0 +1,279 @@
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from gateway.domain.label import Level
+from gateway.domain.record import Phase
+from gateway.errors import (
+    AuditUnavailable,
+    OutputBlocked,
+    Refusal,
+    UpstreamFailed,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from gateway.pipeline.admit import admit
+from gateway.pipeline.relay import Relay
+from tests.fakes.rooms import Rooms, raw_request
+
+MODELS = {"hosted-openai": "gpt-5.1", "private-moe": "reference-moe"}
+DOWN = UpstreamUnavailable("down", code="upstream-unreachable", retry_after_seconds=5)
+
+
+def body(stream: bool) -> bytes:
+    return json.dumps(
+        {"model": "assistant", "messages": [{"role": "user", "content": "hi"}], "stream": stream}
+    ).encode()
+
+
+def sse(
+    delta: dict[str, Any] | None, finish: str | None = None, usage: dict[str, int] | None = None
+) -> bytes:
+    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
+    chunk = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "MODEL", "choices": choices}
+    if usage is not None:
+        chunk["usage"] = usage
+    return b"data: " + json.dumps(chunk).encode() + b"\n\n"
+
+
+STREAM = (
+    sse({"role": "assistant", "content": ""}),
+    sse({"content": "Hello"}),
+    sse({"content": " there"}),
+    sse({}, "stop"),
+    sse(None, usage={"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}),
+    b"data: [DONE]\n\n",
+)
+PLAIN = json.dumps(
+    {
+        "id": "x",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "MODEL",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "Hello there"}, "finish_reason": "stop"}
+        ],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+    }
+).encode()
+
+
+class Client:
+    """An ASGI client: collects what is sent, and leaves when it is told to."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        self.headers: dict[bytes, bytes] = {}
+        self.body = b""
+        self.is_complete = False
+        self.gone = asyncio.Event()
+        self.is_stalled = False
+
+    async def receive(self) -> dict[str, Any]:
+        await self.gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Any) -> None:
+        await asyncio.sleep(0)
+        if self.is_stalled:
+            await asyncio.Event().wait()
+        if message["type"] == "http.response.start":
+            assert self.status == 0, "one response start"
+            self.status = message["status"]
+            self.headers = dict(message["headers"])
+        else:
+            assert not self.is_complete, "nothing after the end"
+            self.body += message["body"]
+            self.is_complete = not message.get("more_body", False)
+
+
+async def run(rooms: Rooms, stream: bool, client: Client | None = None) -> Client:
+    walk, snapshot = rooms.walk(), rooms.snapshot()
+    admitted = await admit(walk, snapshot, raw_request(body(stream)))
+    client = client or Client()
+    await Relay(walk, snapshot, admitted, 0, 1)({}, client.receive, client.send)
+    return client
+
+
+def with_upstream(**scripts: Sequence[bytes | Refusal | None] | Refusal | None) -> Rooms:
+    rooms = Rooms()
+    rooms.upstream.scripts = {
+        name.replace("_", "-"): script_of(name.replace("_", "-"), script) for name, script in scripts.items()
+    }
+    return rooms
+
+
+def script_of(name: str, script: Any) -> Any:
+    """The script with the destination's own model in its chunks."""
+    if script is None or isinstance(script, Refusal):
+        return script
+    model = MODELS[name].encode()
+    return [step.replace(b"MODEL", model) if isinstance(step, bytes) else step for step in script]
+
+
+async def test_a_stream_ends_clean_and_completed_is_recorded_before_the_end() -> None:
+    rooms = with_upstream(hosted_openai=STREAM)
+    client = await run(rooms, stream=True)
+    assert client.status == 200
+    assert client.body.endswith(b"data: [DONE]\n\n")
+    assert client.headers[b"x-tidegate-destination"] == b"hosted-openai"
+    assert client.headers[b"x-tidegate-label"] == b"internal"
+    assert rooms.journal.phases == ["admitted", "completed"]
+    [(_, usage)] = rooms.limiter.settled
+    assert usage is not None
+    assert (usage.input_tokens, usage.output_tokens, usage.source) == (3, 2, "provider")
+    assert rooms.upstream.answers[0].is_closed
+
+
+async def test_a_plain_answer_is_a_fold_of_the_same_events() -> None:
+    client = await run(with_upstream(hosted_openai=[PLAIN]), stream=False)
+    answer = json.loads(client.body)
+    assert answer["choices"][0]["message"]["content"] == "Hello there"
+    assert answer["choices"][0]["finish_reason"] == "stop"
+    assert answer["usage"]["total_tokens"] == 5
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_end_is_not_shown_when_completed_cannot_be_recorded(stream: bool) -> None:
+    rooms = with_upstream(hosted_openai=STREAM if stream else [PLAIN])
+    rooms.journal.refusals[Phase.COMPLETED] = AuditUnavailable("no receipt")
+    client = await run(rooms, stream=stream)
+    assert b"[DONE]" not in client.body
+    assert b'"finish_reason":"stop"' not in client.body
+    assert b"audit-unavailable" in client.body
+    assert client.status == (200 if stream else 503)
+    assert rooms.journal.phases == ["admitted", "aborted"]
+
+
+@pytest.mark.parametrize("count", range(1, len(STREAM)))
+async def test_a_cut_stream_never_ends_clean_wherever_it_is_cut(count: int) -> None:
+    rooms = with_upstream(hosted_openai=[*STREAM[:count], UpstreamFailed("cut", code="upstream-truncated")])
+    client = await run(rooms, stream=True)
+    assert b"[DONE]" not in client.body
+    assert b'"finish_reason":"stop"' not in client.body
+    assert b"upstream-truncated" in client.body
+    assert rooms.journal.phases == ["admitted", "aborted"]
+    assert rooms.journal.records[-1].reason_code == "upstream-truncated"
+    assert len(rooms.limiter.settled) == 1
+
+
+async def test_a_body_that_just_stops_is_truncated_too() -> None:
+    client = await run(with_upstream(hosted_openai=STREAM[:4]), stream=True)
+    assert b"[DONE]" not in client.body
+    assert b"upstream-truncated" in client.body
+
+
+async def test_the_next_place_of_the_permit_is_tried_before_the_first_byte() -> None:
+    rooms = with_upstream(hosted_openai=DOWN, private_moe=STREAM)
+    client = await run(rooms, stream=True)
+    assert client.headers[b"x-tidegate-destination"] == b"private-moe"
+    route = rooms.journal.records[-1].route
+    assert route is not None
+    assert route.attempts == (("hosted-openai", "upstream-unreachable"), ("private-moe", "answered"))
+
+
+async def test_no_other_place_is_tried_after_the_first_byte() -> None:
+    rooms = with_upstream(
+        hosted_openai=[*STREAM[:2], UpstreamFailed("cut", code="upstream-truncated")], private_moe=STREAM
+    )
+    await run(rooms, stream=True)
+    assert rooms.upstream.opened == ["hosted-openai"]
+
+
+@pytest.mark.parametrize(
+    ("refusal", "is_next_tried"),
+    [
+        (UpstreamRejected("no", upstream_status=400), False),
+        (UpstreamRejected("no", upstream_status=422), False),
+        (UpstreamRejected("later", upstream_status=429), True),
+        (UpstreamFailed("bad"), True),
+        (UpstreamTimeout("slow", code="upstream-connect-timeout"), True),
+        (UpstreamTimeout("slow", code="upstream-first-byte-timeout"), False),
+        (DOWN, True),
+    ],
+)
+async def test_a_providers_refusal_is_not_routed_around(refusal: Refusal, is_next_tried: bool) -> None:
+    rooms = with_upstream(hosted_openai=refusal, private_moe=STREAM)
+    client = await run(rooms, stream=True)
+    assert (rooms.upstream.opened == ["hosted-openai", "private-moe"]) is is_next_tried
+    if not is_next_tried:
+        assert client.status == refusal.http_status
+
+
+async def test_when_the_private_node_is_down_a_restricted_request_goes_nowhere() -> None:
+    rooms = with_upstream(private_moe=DOWN)
+    rooms.level = Level.RESTRICTED
+    client = await run(rooms, stream=True)
+    assert client.status == 503
+    assert client.headers[b"retry-after"] == b"5"
+    assert rooms.upstream.opened == ["private-moe"]
+    assert rooms.limiter.settled == [("req_1", None)], "nothing was sent, so all of it is given back"
+
+
+@pytest.mark.parametrize("script", [None, [None], [*STREAM[:2], None]])
+async def test_a_client_that_leaves_stops_the_exchange_in_every_window(script: Any) -> None:
+    rooms = with_upstream(hosted_openai=script)
+    client = Client()
+    task = asyncio.create_task(run(rooms, True, client))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    client.gone.set()
+    await asyncio.wait_for(task, 1)
+    assert rooms.journal.phases == ["admitted", "aborted"]
+    assert rooms.journal.records[-1].reason_code == "client-disconnected"
+    assert all(answer.is_closed for answer in rooms.upstream.answers)
+    [(_, usage)] = rooms.limiter.settled
+    assert usage is not None
+    assert usage.source == "estimate"
+
+
+async def test_a_client_that_does_not_read_is_given_up_at_the_write_deadline() -> None:
+    rooms = with_upstream(hosted_openai=STREAM)
+    client = Client()
+    client.is_stalled = True
+    await asyncio.wait_for(run(rooms, True, client), 2)
+    assert rooms.journal.records[-1].reason_code == "client-stalled"
+    assert rooms.upstream.answers[0].is_closed
+    assert len(rooms.limiter.settled) == 1
+
+
+async def test_a_filter_that_raises_ends_the_stream_without_a_tail() -> None:
+    rooms = with_upstream(hosted_openai=STREAM)
+    rooms.filter.refusal = OutputBlocked("stopped")
+    rooms.filter.trap = " there"
+    client = await run(rooms, stream=True)
+    assert b"Hello" in client.body
+    assert b"there" not in client.body
+    assert b"output-blocked" in client.body
+    assert b"[DONE]" not in client.body
+    assert rooms.journal.records[-1].reason_code == "output-blocked"
+
+
+async def test_a_shutdown_seals_the_exchange_as_aborted() -> None:
+    rooms = with_upstream(hosted_openai=[*STREAM[:2], None])
+    task = asyncio.create_task(run(rooms, True))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert rooms.journal.records[-1].reason_code == "gateway-shutdown"
+    assert len(rooms.limiter.settled) == 1
+
+
+async def test_an_unexpected_fault_is_told_without_its_text() -> None:
+    rooms = with_upstream(hosted_openai=STREAM)
+    rooms.filter.refusal = ValueError("DE89 3704")  # type: ignore[assignment]
+    rooms.filter.trap = "Hello"
+    client = await run(rooms, stream=True)
+    assert b"internal-error" in client.body
+    assert b"[DONE]" not in client.body
+    assert b"DE89" not in client.body
+    assert rooms.faults == ["ValueError"]
+    assert rooms.journal.records[-1].reason_code == "internal-error"
