@@ -110,7 +110,7 @@ def _tenants(root: Section) -> dict[str, TenantPolicy]:
 def _profiles(root: Section) -> dict[str, Plain]:
     root.only("version", "profiles")
     root["version"].name()
-    profiles = {name: plain(field.node) for name, field in root["profiles"].section().named()}
+    profiles = {name: plain(field.section().node) for name, field in root["profiles"].section().named()}
     if Obligations().output_profile not in profiles:
         raise root["profiles"].fault("a profile named default", "none")
     return profiles

@@ -207,5 +207,5 @@ def _compile(source: str) -> Any:
         if place is None:
             raise ConditionRefused(1, 1, "a CEL condition", str(error).split("\n", 1)[0][:200]) from None
         line, column = max(int(place[1]), 1), max(int(place[2]), 1)
-        found = re.sub(r" \(in container ''\)|, ?\n.*", "", place[3])[:200]
+        found = re.sub(r"^found | \(in container ''\)", "", place[3])[:200]
         raise ConditionRefused(line, column, "a CEL condition", found) from None
