@@ -22,6 +22,7 @@ from gateway.audit import schema as doc
 from gateway.domain.record import Phase, RequestRecord, ResultFact, RouteFact
 
 _ENCODER = msgspec.json.Encoder()
+_PLAIN_ID = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
 _UNSAFE = re.compile("[^\x20-\x7e]")
 
 #: How the word in `outcome` follows from the phase.
@@ -105,8 +106,11 @@ def uuid7(ts_utc_us: int, random_bits: int) -> str:
 def encode_request(record: RequestRecord, context: WriterContext, stamp: Stamp) -> bytes:
     """Bytes of a request's record after its sequence number, for `seal`.
 
-    Raises `ValueError` for text that is not Unicode (lone surrogates).
+    Raises `ValueError` for text that is not Unicode (lone surrogates), and for a request id that is not
+    printable ASCII without quotes and backslashes: the gateway makes these ids itself.
     """
+    if not _PLAIN_ID.fullmatch(record.request_id):
+        raise ValueError("the request id is not one that the gateway makes")
     actor = record.actor
     body = doc.RecordDoc(
         phase=record.phase.value,

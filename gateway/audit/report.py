@@ -50,8 +50,8 @@ class Report:
     """Result of a check; filled while the log is read.
 
     `open_intents` maps request ids to the record that admitted them and that none closes;
-    `outcomes_without_intent` are closing records whose intent is not in the log. Neither breaks the
-    log; both are listed. `signed_tree` is the tree at the last checkpoint that holds.
+    `surplus_outcomes` are closing records that close nothing (no intent, or closed before). Neither breaks
+    the log; both are listed. `signed_tree` is the tree at the last checkpoint that holds.
     """
 
     origin: str | None = None
@@ -63,7 +63,7 @@ class Report:
     gaps: list[Gap] = field(default_factory=list)
     torn_journal: Gap | None = None
     open_intents: dict[str, int] = field(default_factory=dict)
-    outcomes_without_intent: list[int] = field(default_factory=list)
+    surplus_outcomes: list[int] = field(default_factory=list)
     phase_counts: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -105,6 +105,6 @@ class Report:
                 for g in self.gaps
             ],
             "open_intents": self.open_intents,
-            "outcomes_without_intent": self.outcomes_without_intent,
+            "surplus_outcomes": self.surplus_outcomes,
             "phases": dict(sorted(self.phase_counts.items())),
         }

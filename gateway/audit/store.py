@@ -105,37 +105,11 @@ class AuditStore(Protocol):
         ...
 
 
-class _Tail:
-    """The file that is being appended to: its handle, used bytes and size."""
+class StoredLog:
+    """The files of a log, for reading: a `verify.LogSource`."""
 
-    __slots__ = ("handle", "size", "used")
-
-    def __init__(self, handle: int, used: int, size: int) -> None:
-        self.handle = handle
-        self.used = used
-        self.size = size
-
-
-class FileStore:
-    """`AuditStore` over a `FileLayer`."""
-
-    def __init__(self, files: FileLayer, segment_bytes: int, journal_bytes: int) -> None:
+    def __init__(self, files: FileLayer) -> None:
         self._files = files
-        self._segment_bytes = segment_bytes
-        self._journal_bytes = journal_bytes
-        self._lock: int | None = None
-        self._segment: _Tail | None = None
-        self._journal: _Tail | None = None
-        self._spare: int | None = None
-        self._is_broken = False
-
-    def open(self) -> None:
-        """See `AuditStore`."""
-        self._files.make_directories()
-        try:
-            self._lock = self._files.lock(layout.LOCK)
-        except BlockingIOError:
-            raise StoreBusy("another process writes this log") from None
 
     def segments(self) -> Iterator[tuple[str, bytes]]:
         """See `AuditStore`."""
@@ -157,6 +131,39 @@ class FileStore:
             return self._files.read(layout.CHECKPOINT)
         except FileNotFoundError:
             return None
+
+
+class _Tail:
+    """The file that is being appended to: its handle, used bytes and size."""
+
+    __slots__ = ("handle", "size", "used")
+
+    def __init__(self, handle: int, used: int, size: int) -> None:
+        self.handle = handle
+        self.used = used
+        self.size = size
+
+
+class FileStore(StoredLog):
+    """`AuditStore` over a `FileLayer`."""
+
+    def __init__(self, files: FileLayer, segment_bytes: int, journal_bytes: int) -> None:
+        super().__init__(files)
+        self._segment_bytes = segment_bytes
+        self._journal_bytes = journal_bytes
+        self._lock: int | None = None
+        self._segment: _Tail | None = None
+        self._journal: _Tail | None = None
+        self._spare: int | None = None
+        self._is_broken = False
+
+    def open(self) -> None:
+        """See `AuditStore`."""
+        self._files.make_directories()
+        try:
+            self._lock = self._files.lock(layout.LOCK)
+        except BlockingIOError:
+            raise StoreBusy("another process writes this log") from None
 
     def cut(self, name: str, size: int) -> None:
         """See `AuditStore`."""

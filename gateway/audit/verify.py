@@ -79,8 +79,9 @@ def verify_log(
     `more_notes` are names and bytes of checkpoints that were kept elsewhere.
     """
     check = _Check(trust)
-    check.read_journals(source.journals())
+    # Read first: a writer that is running keeps a checkpoint in the journal before it publishes it.
     note = source.published()
+    check.read_journals(source.journals())
     outside = [("checkpoint", note)] if note is not None else []
     check.read_notes(outside, is_kept=True)
     check.read_notes(more_notes, is_kept=False)
@@ -211,8 +212,9 @@ class _Check:
             self._count(phase, seen[5].decode(errors="replace"))
             tree.push(leaf_hash(stored))
             is_stopped = phase == b"log" and seen[4] == b"stop"
-            if phase == b"log" and seen[4] == b"gap":
-                self._declare(stored)
+            if phase == b"log" and seen[4] == b"gap" and not self._declare(stored):
+                self._stop("wrong-record", name, frame.offset, "a gap record without its facts")
+                return False
             if tree.size in points and not self._meet_checkpoint(name, frame.offset):
                 return False
         return True
@@ -225,8 +227,8 @@ class _Check:
             report.open_intents[request_id] = report.tree.size
         elif phase in _CLOSING:
             is_orphan = report.open_intents.pop(request_id, None) is None and phase in _NEED_INTENT
-            if is_orphan and len(report.outcomes_without_intent) < _MAX_LISTED:
-                report.outcomes_without_intent.append(report.tree.size)
+            if is_orphan and len(report.surplus_outcomes) < _MAX_LISTED:
+                report.surplus_outcomes.append(report.tree.size)
 
     def _meet_checkpoint(self, name: str, offset: int) -> bool:
         """Compare the root with the checkpoint of this size, if there is one."""
@@ -255,18 +257,28 @@ class _Check:
                 return
         self.report.gaps.append(_torn(name, content, damage.offset, size))
 
-    def _declare(self, stored: bytes) -> None:
-        """A `gap` record: of bytes that are still there, or were cut."""
-        facts = json.loads(stored)["event"]
-        gap = Gap(
-            facts["file"], facts["offset"], facts["bytes"], facts["sha256"], facts["after_size"], True, True
-        )
+    def _declare(self, stored: bytes) -> bool:
+        """Take in a `gap` record, of bytes that are still there or were cut; False when it is malformed."""
+        match json.loads(stored):
+            case {
+                "event": {
+                    "file": str(file),
+                    "offset": int(offset),
+                    "bytes": int(length),
+                    "sha256": str(digest),
+                    "after_size": int(after_size),
+                }
+            }:
+                gap = Gap(file, offset, length, digest, after_size, True, True)
+            case _:
+                return False
         gaps = self.report.gaps
         for place, torn in enumerate(gaps):
             if (torn.file, torn.offset, torn.sha256) == (gap.file, gap.offset, gap.sha256):
                 gaps[place] = replace(torn, is_declared=True)
-                return
+                return True
         gaps.append(gap)
+        return True
 
     # -- end -----------------------------------------------------------------------------------------
 
@@ -284,8 +296,9 @@ class _Check:
         if longest > size:
             name = self._points[longest][1]
             self._find("truncated", name, None, f"{longest} records were signed, {size} are here", size)
-        if size and not self._points and self._trust is not None:
-            self._find("no-checkpoint", "checkpoints", None, "no record is signed", 0)
+        if not self._points and self._trust is not None:
+            # fail-closed: every log has a checkpoint from its start on, so without one nothing is proven.
+            self._find("no-checkpoint", "checkpoints", None, "nothing is signed", 0)
 
     def _header(self, name: str, content: bytes, kind: FileKind) -> Header | None:
         header = decode_header(content)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import queue
+import re
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -27,7 +28,6 @@ from typing import Final
 
 from gateway.audit import layout
 from gateway.audit.canonical import LogEvent, WriterContext, encode_event, encode_request
-from gateway.audit.checkpoint import is_key_name
 from gateway.audit.clock import SystemClock, boot_id
 from gateway.audit.commit import CommitLimits, Committer, Entry, Sealed
 from gateway.audit.files import OsFiles
@@ -45,7 +45,9 @@ QUEUE_BYTES: Final = 8 * 1024 * 1024
 CLOSE_SECONDS: Final = 10.0
 #: Most that one batch holds, so that one sync never has to carry the whole queue.
 _BATCH_RECORDS: Final = 2048
+#: Upper bound of what `seal` puts before a body.
 _ENVELOPE_BYTES: Final = 512
+_ORIGIN: Final = re.compile(r"[A-Za-z0-9._/-]{1,255}")
 _SENTENCE: Final = "The audit log cannot take this request just now; nothing was sent. Try again later."
 
 
@@ -108,9 +110,9 @@ class AuditLog:
 
         Raises `ConfigurationError` for an unusable key, origin or size.
         """
-        if not is_key_name(settings.origin):
+        if not _ORIGIN.fullmatch(settings.origin):
             raise ConfigurationError(
-                f"audit.origin: expected deployment/replica/slot without spaces, found {settings.origin!r}"
+                f"audit.origin: expected deployment/replica/slot (letters, digits, . _ - /), found {settings.origin!r}"
             )
         if settings.segment_bytes < MIN_SEGMENT_BYTES:
             raise ConfigurationError(
@@ -275,6 +277,7 @@ class AuditLog:
         self._put(_Ticket(body, Phase.ABORTED, ticket.request_id, 0.0, None))
 
     def _forget(self, dropped: list[_Ticket]) -> None:
+        self._is_stalled = False
         for ticket in dropped:
             self._queued_bytes -= len(ticket.body)
 

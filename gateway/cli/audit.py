@@ -1,0 +1,261 @@
+"""`tidegate audit`: check a log, look into it, export it, measure it, make its key.
+
+Exit status of `verify`: 0 sound, 1 sound with gaps that a crash left, 2 broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Coroutine, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gateway.audit import export as exports
+from gateway.audit import layout
+from gateway.audit.bench import BenchResult, measure
+from gateway.audit.canonical import LogEvent
+from gateway.audit.checkpoint import Trust, TrustedKey, trust_of
+from gateway.audit.files import OsFiles
+from gateway.audit.keys import PemKey, decode_trust, encode_trust, new_pem
+from gateway.audit.report import EXIT_BROKEN, Report
+from gateway.audit.store import StoredLog
+from gateway.audit.verify import verify_log
+from gateway.audit.writer import AuditLog
+from gateway.domain.secret import Secret
+from gateway.errors import ConfigurationError, TidegateError
+from gateway.settings import AuditSettings, read_secret
+
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+_READ_BYTES = 1 << 20
+_LIVE_ATTEMPTS = 3
+
+
+@click.group()
+def audit() -> None:
+    """Check, read and export the audit log."""
+
+
+@audit.command()
+@click.argument("directory", type=_DIRECTORY)
+@click.option("--trust", "trust_file", type=_FILE, required=True, help="Public keys that you trust.")
+@click.option(
+    "--checkpoint", "outside", type=_FILE, multiple=True, help="A checkpoint that was kept elsewhere."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def verify(directory: Path, trust_file: Path, outside: tuple[Path, ...], as_json: bool) -> None:
+    """Check a log directory or an export; a running gateway is not needed.
+
+    Exit status: 0 sound, 1 sound with gaps, 2 broken.
+    """
+    trust = _trust(trust_file)
+    if (directory / exports.MANIFEST_NAME).exists():
+        report = _verify_export(directory, trust)
+    else:
+        report = _verify_directory(directory, trust, outside)
+    if as_json:
+        click.echo(json.dumps(report.as_tree(), indent=2))
+    else:
+        _print_report(report)
+    sys.exit(report.exit_status)
+
+
+@audit.command()
+@click.argument("request_id")
+@click.option("--dir", "directory", type=_DIRECTORY, required=True, help="The log's directory.")
+def show(request_id: str, directory: Path) -> None:
+    """Print the stored records of one request, one JSON object a line, as they are hashed."""
+    found = 0
+    for stored in exports.find_request(_log(directory), request_id):
+        click.echo(stored.decode("ascii", errors="backslashreplace"))
+        found += 1
+    if not found:
+        raise click.ClickException("no record of this request is in the log")
+
+
+@audit.command()
+@click.option("--format", "kind", type=click.Choice(["jsonl"]), default="jsonl", show_default=True)
+@click.option("--dir", "directory", type=_DIRECTORY, required=True, help="The log's directory.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="A new directory.")
+@click.option(
+    "--signing-key", metavar="REF", help="file:PATH or env:NAME; records the export in the log first."
+)
+def export(kind: str, directory: Path, out: Path, signing_key: str | None) -> None:
+    """Write every signed record with its proof, and a manifest, into a new directory."""
+    report = verify_log(_log(directory), None)
+    if report.findings or report.last is None:
+        raise click.ClickException("the log does not hold or holds nothing; run `tidegate audit verify`")
+    click.echo(_record_export(directory, report, kind, signing_key), err=True)
+    report = verify_log(_log(directory), None)
+    assert report.last is not None
+    try:
+        out.mkdir(parents=True)
+    except OSError as error:
+        raise click.ClickException(f"--out: cannot be made: {error.strerror}") from None
+    size = report.signed_tree.size
+    with (out / exports.RECORDS_NAME).open("xb") as rows:
+        for row in exports.export_rows(_log(directory), size):
+            rows.write(row)
+    manifest = exports.Manifest(
+        checkpoint=report.last,
+        count=size,
+        unsigned_count=report.tree.size - size,
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        records_sha256=exports.digest_of(_pieces(out / exports.RECORDS_NAME)),
+    )
+    (out / exports.MANIFEST_NAME).write_text(manifest.encode(), encoding="utf-8")
+    click.echo(f"{size} records exported to {out}")
+
+
+@audit.command("new-key")
+@click.option("--key", type=click.Path(path_type=Path), required=True, help="Private key file to make.")
+@click.option("--trust", "trust_file", type=click.Path(path_type=Path), required=True, help="Trust file.")
+@click.option("--origin", default="tidegate/local/0", show_default=True, help="The log's name.")
+def new_key(key: Path, trust_file: Path, origin: str) -> None:
+    """Make a signing key, and add its public half to a trust file."""
+    pem = new_pem()
+    known: tuple[TrustedKey, ...] = ()
+    if trust_file.exists():
+        known = _decode(trust_file)
+    trusted = TrustedKey(origin, PemKey(pem).public_key)
+    try:
+        handle = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise click.ClickException(f"--key: cannot be made: {error.strerror}") from None
+    with os.fdopen(handle, "w", encoding="ascii") as file:
+        file.write(pem.reveal())
+    trust_file.write_text(encode_trust((*known, trusted)), encoding="utf-8")
+    click.echo(f"{origin}: key {trusted.key_id.hex()} written to {key}, trusted in {trust_file}")
+
+
+@audit.command()
+@click.option("--records", default=50_000, show_default=True, type=click.IntRange(1000, 10_000_000))
+@click.option("--in-flight", default=256, show_default=True, type=click.IntRange(1, 1024))
+@click.option("--dir", "directory", type=click.Path(path_type=Path), help="Parent of the test log.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+def bench(records: int, in_flight: int, directory: Path | None, as_json: bool) -> None:
+    """Measure durable records per second, latency and CPU on this disk."""
+    with tempfile.TemporaryDirectory(dir=directory) as place:
+        result = _run(_bench(Path(place), records, in_flight))
+    figures: dict[str, object] = {name: getattr(result, name) for name in BenchResult.__slots__}
+    figures |= {
+        "machine": f"{platform.machine()} {os.cpu_count()} cores {platform.system()} {platform.release()}",
+        "versions": {"python": platform.python_version(), "tidegate": version("tidegate")},
+    }
+    if as_json:
+        click.echo(json.dumps(figures, indent=2))
+    else:
+        for name, figure in figures.items():
+            click.echo(f"{name:20} {figure}")
+
+
+async def _bench(place: Path, records: int, in_flight: int) -> BenchResult:
+    log = AuditLog.open(AuditSettings(str(place), ""), new_pem(), version("tidegate"), "0" * 64)
+    await log.start()
+    try:
+        return await measure(log, records, in_flight)
+    finally:
+        await log.close()
+
+
+def _run(work: Coroutine[Any, Any, BenchResult]) -> BenchResult:
+    """Run on the event loop that the gateway uses."""
+    import uvloop  # noqa: PLC0415
+
+    return uvloop.run(work)
+
+
+def _record_export(directory: Path, report: Report, kind: str, signing_key: str | None) -> str:
+    """Write the export into the log itself, before it is made. What happened, in words."""
+    if signing_key is None:
+        return "the export is not recorded in the log: no --signing-key was given"
+    settings = AuditSettings(str(directory), signing_key, origin=report.origin or "")
+    event = LogEvent("export-created", "ok", (("format", kind), ("size", report.tree.size)))
+    try:
+        asyncio.run(_record_event(settings, read_secret(signing_key), event))
+    except TidegateError as error:
+        return f"the export is not recorded in the log: {error}"
+    return "the export is recorded in the log"
+
+
+async def _record_event(settings: AuditSettings, pem: Secret, event: LogEvent) -> None:
+    log = AuditLog.open(settings, pem, version("tidegate"), "0" * 64)
+    await log.start()
+    try:
+        await log.record_event(event)
+    finally:
+        await log.close()
+
+
+def _verify_directory(directory: Path, trust: Trust, outside: tuple[Path, ...]) -> Report:
+    notes = [(path.name, path.read_bytes()) for path in outside]
+    for attempt in range(_LIVE_ATTEMPTS):
+        report = verify_log(_log(directory), trust, notes)
+        is_unsure = any(not gap.is_declared for gap in report.gaps)
+        if not is_unsure:
+            break
+        # A running writer may have been in the middle of an append: look again before calling it torn.
+        if attempt + 1 < _LIVE_ATTEMPTS:
+            time.sleep(0.2)
+    return report
+
+
+def _verify_export(directory: Path, trust: Trust) -> Report:
+    manifest = (directory / exports.MANIFEST_NAME).read_text(encoding="utf-8")
+    try:
+        with (directory / exports.RECORDS_NAME).open("rb") as rows:
+            return exports.verify_export(manifest, rows, trust)
+    except FileNotFoundError:
+        return exports.verify_export(manifest, (), trust)
+
+
+def _print_report(report: Report) -> None:
+    tree = report.as_tree()
+    for name in ("status", "origin", "size", "root", "checkpoints", "signed_size"):
+        click.echo(f"{name:20} {tree[name]}")
+    for phase, count in report.phase_counts.items():
+        click.echo(f"{phase + ' records':20} {count}")
+    for gap in report.gaps:
+        state = "declared" if gap.is_declared else "not declared yet: start the gateway to declare it"
+        click.echo(f"gap                  after record {gap.after_size - 1}: {gap.length} bytes ({state})")
+    for request_id, seq in report.open_intents.items():
+        click.echo(f"intent without end   {request_id!r} at record {seq}")
+    for seq in report.surplus_outcomes:
+        click.echo(f"surplus outcome      record {seq} closes no open intent")
+    for found in report.findings:
+        place = found.file if found.offset is None else f"{found.file} offset {found.offset}"
+        click.echo(f"BROKEN               record {found.index}: {found.code}: {place}: {found.detail}")
+    if report.exit_status == EXIT_BROKEN:
+        click.echo(f"first bad index      {report.first_bad_index}")
+
+
+def _log(directory: Path) -> StoredLog:
+    if not (directory / layout.SEGMENTS).is_dir():
+        raise click.ClickException(f"{directory}: holds no audit log (no {layout.SEGMENTS}/)")
+    return StoredLog(OsFiles(directory, ()))
+
+
+def _trust(trust_file: Path) -> Trust:
+    return trust_of(_decode(trust_file))
+
+
+def _decode(trust_file: Path) -> tuple[TrustedKey, ...]:
+    try:
+        return decode_trust(trust_file.read_text(encoding="utf-8"), str(trust_file))
+    except ConfigurationError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while piece := file.read(_READ_BYTES):
+            yield piece
