@@ -114,7 +114,8 @@ def test_error_in_a_rule_is_a_denial(effect: str) -> None:
 
 
 def test_denies_instead_of_raising_for_facts_of_another_shape() -> None:
-    compiled = policy("id: a, labels: public..restricted, when: prompt_tokens > 99 || roles == ['x'], deny: Never.")
+    when = "\"prompt_tokens > 99 || roles == ['x']\""
+    compiled = policy(f"id: a, labels: public..restricted, when: {when}, deny: Never.")
     assert denied(evaluate(compiled, facts(prompt_tokens=2**70), ALL)).code == "rule-error"
     assert denied(evaluate(compiled, facts(roles=frozenset({"\ud800"})), ALL)).code == "rule-error"
 
