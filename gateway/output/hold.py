@@ -5,35 +5,39 @@ Invariants
    that would be taken if the text came character by character.
 2. Prose is released at once. From the first character that prose would not have there, to the end of the
    token (and over single separators inside numbers in groups), text is held, then scanned with what was
-   released before it, then released or masked.
+   released before it, then released or masked. Only a number of nine digits or more that is nothing yet
+   waits for `RIGHT` more characters, because words behind it may say what it is.
 3. At most `bound` characters are held. When they are not over by then, the older half is decided.
 4. A finding is masked from the first held character on; what prose could have too ("alice" before "@") is
    out already. So no finding leaves in full.
-5. A PEM private key, and a token that begins like a key, are swallowed from the moment they are known;
-   their end is never waited for.
+5. The body of a PEM private key, and a token that begins like a key and is longer than `bound`, are
+   swallowed from the moment they are known; their end is never waited for.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from gateway.output.json_text import Unescaped, bare_quote, unescape
 from gateway.output.judge import Judge, Mask
-from gateway.output.rules import Action
+from gateway.output.pieces import Piece, render, render_number, verbatim
 from gateway.output.shapes import (
     BREAK,
     JSON_BREAK,
     LEFT,
+    PEM_BODY_WITHIN,
     PEM_END,
+    RIGHT,
     Joint,
     first_trigger,
     fold,
     is_long_key,
+    is_pem_body,
     is_plain,
-    is_private_pem,
     is_small_number,
     joint,
+    may_be_named_later,
+    pem_header_end,
     token_before,
 )
 
@@ -41,21 +45,6 @@ from gateway.output.shapes import (
 _BLOCK = 2048
 #: Released text is kept up to this, then cut to the last `LEFT` characters.
 _KEPT = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What became of the next `size` characters: `text` is released for them.
-
-    `is_verbatim`: they are the same characters. `mask`: a placeholder begins here. `stops`: the choice
-    ends before them.
-    """
-
-    size: int
-    text: str
-    is_verbatim: bool = False
-    mask: Mask | None = None
-    stops: bool = False
 
 
 class _Mode(Enum):
@@ -67,12 +56,15 @@ class _Mode(Enum):
 
 
 class Hold:
-    """Filter of one text: a channel of a choice, or the arguments of one tool call.
+    """Filter of one text: a channel of a choice, or the arguments of one tool call (`is_json`).
 
     Order: the sizes of all pieces add up to the text that was fed, once `flush` was called.
     """
 
-    __slots__ = ("_before", "_bound", "_held", "_is_json", "_judge", "_mode", "_quotes", "_raw", "_seen")
+    __slots__ = (
+        "_armed", "_before", "_bound", "_clean", "_held", "_is_json", "_judge", "_mode", "_quotes", "_raw",
+        "_seen",
+    )  # fmt: skip
 
     def __init__(self, judge: Judge, bound: int, is_json: bool) -> None:
         self._judge = judge
@@ -82,8 +74,10 @@ class Hold:
         self._raw = ""
         self._held = ""
         self._seen = 0  # characters of `_held` that the search for its end is done with
+        self._clean = 0  # length of the ended segment that was scanned without a finding, or 0
         self._before = 0  # characters of the same token before `_held`
         self._quotes = 0  # bare quotes so far, JSON only: odd is inside a string
+        self._armed = 0  # characters in which the body of a private key may still begin
 
     @property
     def held_count(self) -> int:
@@ -92,7 +86,7 @@ class Hold:
 
     def passes(self, text: str) -> bool:
         """Take `text` as released and say so, or say no and take nothing. The fast path of prose."""
-        if self._mode is not _Mode.PROSE:
+        if self._mode is not _Mode.PROSE or self._armed:
             return False
         raw = self._raw
         whole = raw + text
@@ -115,10 +109,13 @@ class Hold:
     def flush(self) -> list[Piece]:
         """Decide what is still held, at the end of the text. Raises `OutputBlocked`."""
         pieces: list[Piece] = []
-        held, self._held = self._held, ""
-        if held:
-            self._mode = _Mode.PROSE
-            self._release(held, pieces)
+        while self._held:
+            held, self._held = self._held, ""
+            end = self._end_of(held) or len(held)
+            self._decide(held[:end], held[end : end + RIGHT], pieces)
+            rest = held[end:]
+            while rest:
+                rest = self._step(rest, pieces)
         return pieces
 
     def _step(self, rest: str, pieces: list[Piece]) -> str:
@@ -136,37 +133,66 @@ class Hold:
                 pieces.append(Piece(len(rest), ""))
                 return ""
 
+    # --- prose -----------------------------------------------------------------------------------------
+
     def _prose(self, rest: str, pieces: list[Piece]) -> str:
         raw = self._raw + rest
         begin = len(self._raw)
         at = first_trigger(raw, begin, self._is_json)
+        if self._armed:
+            at = self._first_word(raw, begin, at)
         end = len(raw) if at < 0 else at
         if end > begin:
-            released = raw[begin:end]
-            pieces.append(Piece(end - begin, released, is_verbatim=True))
+            pieces.append(verbatim(raw[begin:end]))
             if self._is_json:
-                self._quotes += released.count('"')
-        self._raw = raw[:end][-LEFT:]
+                self._quotes += raw.count('"', begin, end)
+        self._remember(raw[begin:end])
         if at >= 0:
             self._mode = _Mode.HELD
-            self._seen = 0
+            self._seen = self._clean = 0
             self._before = len(token_before(self._raw))
         return raw[end:]
+
+    def _first_word(self, raw: str, begin: int, at: int) -> int:
+        """Behind the header of a private key every word is held until it is no key."""
+        end = len(raw) if at < 0 else at
+        for place in range(begin, min(end, begin + self._armed)):
+            if not BREAK.match(raw, place):
+                return place
+        return at
+
+    def _remember(self, text: str) -> None:
+        """Keep decided text as what stands to the left."""
+        self._raw = (self._raw + text)[-LEFT:]
+        self._armed = max(0, self._armed - len(text))
+
+    # --- held text -------------------------------------------------------------------------------------
 
     def _hold(self, rest: str, pieces: list[Piece]) -> str:
         room = self._bound - len(self._held)
         view = self._held + rest[:room]
         rest = rest[room:]
         end = self._end_of(view)
+        if end and self._waits(view, end):
+            self._held = view
+            return rest
         if end:
             self._held = ""
-            self._mode = _Mode.PROSE
-            self._release(view[:end], pieces)
+            self._decide(view[:end], view[end : end + RIGHT], pieces)
             return view[end:] + rest
         self._held = view
         if len(view) == self._bound:
             self._overflow(view, pieces)
         return rest
+
+    def _waits(self, view: str, end: int) -> bool:
+        """Whether the segment that ends here is to be scanned again with what follows it."""
+        if len(view) >= min(end + RIGHT, self._bound) or not may_be_named_later(self._raw, view[:end]):
+            return False
+        if self._clean != end and self._masks(view[:end], ""):
+            return False
+        self._clean = end
+        return True
 
     def _end_of(self, view: str) -> int:
         """Where the held text is over, or 0 when that cannot be said yet."""
@@ -174,9 +200,9 @@ class Hold:
         at = max(self._seen, 1)
         while (match := search(view, at)) is not None:
             here = match.start()
+            self._seen = here
             if view[here] == "\\":
                 if match.end() == here + 1:
-                    self._seen = here
                     return 0
                 at = match.end()
                 continue
@@ -184,112 +210,107 @@ class Hold:
             if verdict is Joint.ENDS:
                 return here
             if verdict is Joint.WAITS:
-                self._seen = here
                 return 0
             at = onward
         self._seen = len(view)
         return 0
 
     def _lead(self, view: str) -> str:
-        """The token run up to here as it reads."""
-        run = (self._raw[-self._before :] if self._before else "") + view
+        """The token run up to here as it reads, with a little of what stands before it."""
+        run = self._raw[-max(self._before, 8) :] + view
         return fold(unescape(run) if self._is_json else run)
 
-    def _masks(self, segment: str) -> list[Mask]:
-        """Masks of the segment, in its own offsets; the first may begin at 0 for what was left of it."""
+    def _masks(self, segment: str, right: str) -> list[Mask]:
+        """Masks of the segment, in its own offsets, clipped to it."""
         if is_small_number(self._raw, segment):
             return []
         # Whole groups of four from the token's start, so that base64 that goes on can still be decoded.
         size = LEFT if self._before <= LEFT else LEFT - (LEFT - self._before) % 4
         left = self._raw[-size:]
-        base = len(left)
-        masks = self._judge.scan(left + segment, base, self._is_json)
+        base, length = len(left), len(segment)
+        masks = self._judge.scan(left + segment + right, base, self._is_json)
         return [
-            Mask(max(mask.start - base, 0), mask.end - base, mask.action, mask.kind, mask.rule)
+            Mask(max(mask.start - base, 0), min(mask.end - base, length), mask.action, mask.kind, mask.rule)
             for mask in masks
+            if mask.start < base + length
         ]
 
-    def _release(self, segment: str, pieces: list[Piece]) -> None:
-        """Decide a segment that is over."""
-        if is_private_pem(self._lead(segment)) and self._open_pem(segment, pieces):
+    def _decide(self, segment: str, right: str, pieces: list[Piece]) -> None:
+        """Release or mask a segment that is over."""
+        self._mode = _Mode.PROSE
+        if self._is_key_body(segment, pieces):
             return
-        self._render(segment, self._masks(segment), pieces)
+        right = right if may_be_named_later(self._raw, segment) else ""
+        masks = self._masks(segment, "")
+        if not masks and right:
+            masks = self._masks(segment, right)
+        self._render(segment, masks, pieces)
+
+    def _is_key_body(self, segment: str, pieces: list[Piece]) -> bool:
+        """Mask the body of a private key and swallow on. False when the segment is none."""
+        lead = self._lead(segment)
+        header = pem_header_end(lead)
+        if header >= 0 and not is_pem_body(lead[header:]):
+            self._armed = PEM_BODY_WITHIN + len(segment)
+            return False
+        if header < 0 and not (self._armed and is_pem_body(lead)):
+            return False
+        end = PEM_END.search(segment)
+        size = end.end() if end else len(segment)
+        mask = self._judge.open_secret("private-key", 0, size)
+        if mask is None:
+            return False
+        self._armed = 0
+        self._mode = _Mode.PROSE if end else _Mode.PEM
+        self._render(segment, [mask], pieces)
+        return True
 
     def _overflow(self, view: str, pieces: list[Piece]) -> None:
         """Decide the older half of a held text that has reached the bound."""
-        lead = self._lead(view)
-        if is_private_pem(lead) and self._open_pem(view, pieces):
+        self._held = ""
+        if self._is_key_body(view, pieces):
             return
-        masks = self._masks(view)
-        if is_long_key(lead):
+        masks = self._masks(view, "")
+        if is_long_key(self._lead(view)):
             # fail-closed: it begins like a key and is longer than what can be held to see its end.
             mask = self._judge.open_secret("long-key", 0, len(view))
             masks = masks if mask is None else [mask]
         in_number = self._is_json and not self._quotes % 2
         if masks and (masks[-1].end == len(view) or in_number):
-            self._held = ""
             self._mode = _Mode.TOKEN
             self._render(view, masks, pieces)
             return
         cut = self._cut(view, masks)
         self._held = view[cut:]
         self._seen = max(self._seen - cut, 0)
+        self._clean = 0
         self._render(view[:cut], [mask for mask in masks if mask.end <= cut], pieces)
         self._before += cut
 
     def _cut(self, view: str, masks: list[Mask]) -> int:
+        """The middle, or behind the mask that lies across it; never inside an escape."""
         cut = len(view) // 2
         for mask in masks:
             if mask.start < cut < mask.end:
                 cut = mask.end
         return Unescaped(view).whole(cut, cut)[0] if self._is_json else cut
 
-    def _open_pem(self, segment: str, pieces: list[Piece]) -> bool:
-        """Mask a segment that opens a private key, and swallow on. False when no rule is about keys."""
-        end = PEM_END.search(segment)
-        size = end.end() if end else len(segment)
-        mask = self._judge.open_secret("private-key", 0, size)
-        if mask is None:
-            return False
-        self._held = ""
-        self._mode = _Mode.PROSE if end else _Mode.PEM
-        self._render(segment, [mask], pieces)
-        return True
-
     def _render(self, segment: str, masks: list[Mask], pieces: list[Piece]) -> None:
         """Release `segment` with its masks, and remember it as what stands to the left."""
-        self._raw = (self._raw + segment)[-LEFT:]
-        if masks and self._is_json and not self._quotes % 2:
-            # Outside a string the segment is a number: a string takes the place of all of it.
-            mask = max(masks, key=lambda item: item.action)
-            kept = segment.rstrip(" \t\r\n")
-            if mask.action is Action.REDACT:
-                pieces.append(Piece(len(kept), f'"{mask.placeholder}"', mask=mask))
-                self._verbatim(segment[len(kept) :], pieces)
-                return
-            masks = [mask]
-        done = 0
-        for mask in masks:
-            self._verbatim(segment[done : mask.start], pieces)
-            if mask.action is Action.STOP:
-                self._mode = _Mode.STOPPED
-                self._held = ""
-                pieces.append(Piece(len(segment) - mask.start, "", mask=mask, stops=True))
-                return
-            pieces.append(Piece(mask.end - mask.start, mask.placeholder, mask=mask))
-            done = mask.end
-        self._verbatim(segment[done:], pieces)
+        self._remember(segment)
+        in_number = self._is_json and not self._quotes % 2
+        goes_on = (render_number if masks and in_number else render)(segment, masks, pieces)
+        if not goes_on:
+            self._mode = _Mode.STOPPED
+            self._held = ""
 
-    @staticmethod
-    def _verbatim(text: str, pieces: list[Piece]) -> None:
-        if text:
-            pieces.append(Piece(len(text), text, is_verbatim=True))
+    # --- swallowing ------------------------------------------------------------------------------------
 
     def _swallow(self, rest: str, end: int, pieces: list[Piece]) -> str:
         """Drop `rest[:end]`."""
         if end:
             pieces.append(Piece(end, ""))
-            self._raw = (self._raw + rest[:end])[-LEFT:]
+            self._remember(rest[:end])
         return rest[end:]
 
     def _swallow_token(self, rest: str, pieces: list[Piece]) -> str:
@@ -305,14 +326,12 @@ class Hold:
         return self._swallow(rest, match.start(), pieces)
 
     def _swallow_pem(self, rest: str, pieces: list[Piece]) -> str:
-        raw = self._raw[-80:]
-        base = len(raw)
-        raw += rest
-        end = next((match.end() for match in PEM_END.finditer(raw) if match.end() > base), len(raw))
-        quote = bare_quote(raw, base) if self._is_json and self._quotes % 2 else -1
-        if 0 <= quote < end:
-            end = quote
-        elif end == len(raw) and not PEM_END.search(raw[-80:]):
+        base = len(self._raw)
+        raw = self._raw + rest
+        ends = [match.end() for match in PEM_END.finditer(raw) if match.end() > base]
+        if self._is_json and self._quotes % 2 and (quote := bare_quote(raw, base)) >= 0:
+            ends.append(quote)
+        if not ends:
             return self._swallow(rest, len(rest), pieces)
         self._mode = _Mode.PROSE
-        return self._swallow(rest, end - base, pieces)
+        return self._swallow(rest, min(ends) - base, pieces)

@@ -24,6 +24,8 @@ _HIDDEN = (
     r"\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f"
     r"\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff"
 )
+# The tag characters among them can spell whole texts by themselves.
+_TAGS = r"\U000e0000-\U000e0fff"
 # Characters that compatibility folding turns into ASCII letters, digits or signs.
 _COMPATIBLE = (
     r"\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u209f\u2102\u210a-\u2115\u2119-\u211d\u2124\u2128-\u213f"
@@ -42,42 +44,61 @@ BREAK = re.compile(rf"[{_SPACE}(){_ENDS}]")
 JSON_BREAK = re.compile(rf"\\(?:.|\Z)|[{_SPACE}(){_ENDS}]", re.DOTALL)
 _SEPARATOR = re.compile(rf"[{_SPACE}()]")
 _SEPARATORS = re.compile(
-    rf"(?:[{_HIDDEN}]{{0,8}}[{_SPACE}()\-./\u2010-\u2015\u00b7]){{1,4}}[{_HIDDEN}]{{0,8}}"
+    rf"(?:[{_HIDDEN}]{{0,8}}[{_SPACE}()\-./_\u2010-\u2015\u00b7]){{1,4}}[{_HIDDEN}]{{0,8}}"
 )
 _BEFORE_TOKEN = re.compile(rf".*[{_SPACE}(){_ENDS}]", re.DOTALL)
 
-_LETTERS = r"\u00c0-\u024f\u0370-\u0481\u048a-\u052f\u05d0-\u05ea\u3041-\u30ff\u4e00-\u9fff\uac00-\ud7a3"
+# A value may begin behind these: a sign that assigns, or "is", with a space or a quote between or not.
+_BEFORE_VALUE = (r"[:=*][ \t]", r"[:=][\"'`]", r"[:=][ \t][\"'`]", r" is ", r" is [\"'`]", r"earer ")
+_NOT_VALUE = "".join(f"(?<!{form})" for form in _BEFORE_VALUE)
 _PLAIN_PARTS = (
-    r"(?<![.:\-])(?<!\.[A-Za-z])[a-z]++"
-    r"|(?<![!-~])[A-Z]{1,4}+"
-    rf"|[ \n\t,;!?'\"()*\[\]{{}}{_LETTERS}\u2013\u2014\u2018-\u201d\u2026\u3001\u3002\uff0c\uff1a]++"
+    rf"(?<![.:\-!?$%^~#+])(?<!\.[A-Za-z]){_NOT_VALUE}[a-z]++(?:(?<! is)(?<!earer) [a-z]++)*+"
+    rf"|(?<![!-~]){_NOT_VALUE}[A-Z]{{1,4}}+"
+    r"|(?<![\[({<]at)(?<![\[({<] at)[ \n\t,;!?'\"()*\[\]{}|<`&$%#^~]++"
     r"|[.:](?![A-Za-z])"
+    r"|(?<!:)/"
+    # Every other script, but for what reads as ASCII or is not seen.
+    rf"|[^\x00-\x7f\d{_COMPATIBLE}{_HIDDEN}]++"
 )
 _PLAIN = re.compile(rf"(?:{_PLAIN_PARTS}|-(?![A-Za-z]))*+")
 _JSON_PLAIN = re.compile(rf"(?:{_PLAIN_PARTS})*+")
 
 _TRIGGERS = (
-    rf"[\d@{_COMPATIBLE}]"
+    rf"[\d@\\{_COMPATIBLE}{_TAGS}]"
     rf"|[{_HIDDEN}](?<=[!-~][{_HIDDEN}])"
     r"|[_=](?<=[A-Za-z0-9\"')\]}][_=])"
     r"|\+(?<![A-Za-z0-9+]\+)"
     r"|/(?<=:/)"
-    r"|\\"
     r"|B(?<=-----B)"
-    r"|[A-Za-z](?:(?<=[A-Za-z0-9][.:\-][A-Za-z])|(?<=[A-Za-z0-9]\.[A-Za-z]{2}))"
-    r"|[A-Z](?:(?<=[a-z][A-Z])|(?<=[A-Z]{5})|(?<=[A-Za-z]{33}))"
+    r"|[\])}>](?<=[\[({<]at[\])}>])| (?<=[\[({<] at )"
+    r"|[A-Za-z](?:(?<=[A-Za-z0-9][.:\-!?$%^~#+][A-Za-z])|(?<=[A-Za-z0-9]\.[A-Za-z]{2})"
+    + "".join(f"|(?<={form}[A-Za-z])" for form in _BEFORE_VALUE)
+    + r")|[A-Z](?:(?<=[a-z][A-Z])|(?<=[A-Z]{5})|(?<=[A-Za-z]{33}))"
 )
 _TRIGGER = re.compile(_TRIGGERS)
 # In JSON a minus sign may begin a number, and a mask has to take the place of all of it.
 _JSON_TRIGGER = re.compile(_TRIGGERS + rf"|-(?<=[:,\[{_SPACE}]-)")
 
 _ABBREVIATION = re.compile(r"(?<![A-Za-z0-9.])(?:[A-Za-z]\.)+[A-Za-z]\Z")
-_SECOND_AFTER_DOT = re.compile(r"[A-Za-z0-9]\.[A-Za-z]{2}\Z")
+_JOINED = re.compile(r"[A-Za-z0-9](?:[:!?$%^~#+][A-Za-z]|\.[A-Za-z]{2})\Z")
 _KEY_DASH = re.compile(
-    r"(?<![A-Za-z0-9])(?:sk|pk|rk|glpat|gldt|xox[a-z]|xapp|pypi|pat|sq0[a-z]{3}|GOCSPX|KEY)-.\Z"
+    r"(?<![A-Za-z0-9])(?:[spr]k|gl[a-z]{2,5}|xox[a-z]|xapp|pypi|pat|sq0[a-z]{3}|GOCSPX|KEY|xai|pplx|nvapi|xkeysib"
+    r"|NR(?:AK|II|JS)|PMAK|CFPAT|HRKU)-.\Z"
 )
-_KEY_CAPITALS = re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA|ABIA|ACCA|AROA|AIDA|LTAI).\Z")
+_KEY_CAPITALS = re.compile(r"(?<![A-Za-z0-9])(?:A[A-Z]IA|ABIA|ACCA|AROA|AIDA|LTAI).\Z")
 _CASE_CHANGES = re.compile(r"(?<![A-Za-z0-9])eyJ\Z|[a-z][A-Z][A-Za-z]*[a-z][A-Z]\Z|[A-Za-z]{33}\Z")
+# A word that says password or key, and a value directly behind it. The stems are looked for first: most
+# sentences have none, and the expression is 50 times slower than all of them.
+_NAMING = (
+    "passw", "kennwort", "passphrase", "passcode", "pwd", "secret", "token", "credential", "de passe",
+    "senha", "contrase", "wachtwoord", "key", "bearer",
+)  # fmt: skip
+_NAMED_VALUE = re.compile(
+    r"(?i)(?:(?:passw(?:or)?d|passwort|kennwort|passphrase|passcode|pwd|secret|token|credentials?|de passe"
+    r"|senha|contrase(?:n|\u00f1)a|wachtwoord"
+    r"|(?:api|access|secret|private|account|signing|encryption)[_ -]?key)(?:[_-]?[0-9])?[*\"'`]{0,3}[ \t]?(?::=|=>|[:=]|is)[*]{0,2}[ \t]?|bearer )[\"'`]?[A-Za-z]\Z"
+)
+_QUOTES_AND_BLANKS = frozenset(" \t\"'`")
 
 
 def is_plain(raw: str, start: int, is_json: bool) -> bool:
@@ -88,29 +109,33 @@ def is_plain(raw: str, start: int, is_json: bool) -> bool:
 
 def first_trigger(raw: str, start: int, is_json: bool) -> int:
     """Index of the first character from `start` on that prose would not have there, or -1."""
-    search = (_JSON_TRIGGER if is_json else _TRIGGER).search
-    while (match := search(raw, start)) is not None:
-        at = match.start()
-        if _is_trigger(raw, at):
-            return at
-        start = at + 1
+    plain, candidate = (_JSON_PLAIN.match, _JSON_TRIGGER.match) if is_json else (_PLAIN.match, _TRIGGER.match)
+    size = len(raw)
+    while start < size:
+        if (match := plain(raw, start)) is not None:
+            start = match.end()
+        if start < size and candidate(raw, start) is not None and _is_trigger(raw, start):
+            return start
+        start += 1
     return -1
 
 
 def _is_trigger(raw: str, at: int) -> bool:
-    """Settle the candidates that need more than a fixed look back: letters inside a token."""
+    """Settle the candidates that need more than a fixed look back: letters."""
     letter = raw[at]
     if not (letter.isascii() and letter.isalpha()):
         return True
-    left = raw[max(0, at - 39) : at + 1]
+    left = raw[max(0, at - 47) : at + 1]
     before = left[-2:-1]
     if before == "-":
         return left.endswith("-----B") or _KEY_DASH.search(left) is not None
     if before == ".":
         return _ABBREVIATION.search(left) is None
-    if before == ":" or _SECOND_AFTER_DOT.search(left) is not None:
-        return True
-    return _CASE_CHANGES.search(left) is not None or _KEY_CAPITALS.search(left) is not None
+    if before not in _QUOTES_AND_BLANKS:
+        shapes = (_JOINED, _CASE_CHANGES, _KEY_CAPITALS) if letter.isupper() else (_JOINED,)
+        return any(shape.search(left) is not None for shape in shapes)
+    lower = left.lower()
+    return any(word in lower for word in _NAMING) and _NAMED_VALUE.search(left) is not None
 
 
 def token_before(raw: str) -> str:
@@ -140,10 +165,19 @@ class Joint(Enum):
 
 
 _PEM_BEGUN = re.compile(r"-----BEGIN(?: [A-Z0-9]+)*\Z")
-_PEM_PRIVATE = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY")
+_PEM_HEADER = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
 #: End of a PEM block. At most 54 characters, so a look back of `LEFT` sees all of it.
 PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
-_IBAN_OPEN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}\d{2}(?:[ \-]?[A-Za-z0-9]{4}){0,7}\Z")
+#: Characters behind the header of a private key within which its body begins (RFC 1421 headers between).
+PEM_BODY_WITHIN = 400
+_PEM_BODY = re.compile(r"[A-Za-z0-9+/=]{16,}")
+_IBAN_OPEN = re.compile(
+    r"(?<![A-Za-z0-9])(?:[A-Za-z]{2}|[A-Z][ ._-]?[A-Z][ ._:/-]{0,2})\d[ ._-]?\d"
+    r"(?:[ \t\r\n._/-]{0,3}[A-Za-z0-9]{4}){0,7}\Z"
+)
+_MAIL_OPEN = re.compile(
+    r"[\[({<] ?at ?(?:[\])}>] ?[A-Za-z0-9-]* ?(?:[\[({<] ?[A-Za-z]{0,7} ?)?)*\Z", re.IGNORECASE
+)
 _DIGITS_OPEN = re.compile(r"(?<![A-Za-z0-9])[0-9A-Z]*\d[0-9A-Z]*[)./\-]*\Z")
 
 
@@ -153,6 +187,8 @@ def joint(lead: str, text: str, at: int) -> tuple[Joint, int]:
     `lead` is the folded token run before it. Looks at most five separators and two characters ahead,
     and waits when they are not there yet.
     """
+    if _MAIL_OPEN.search(lead + text[at]) is not None:
+        return Joint.JOINS, at + 1
     if not _SEPARATOR.match(text, at):
         return Joint.ENDS, at
     is_pem = _PEM_BEGUN.search(lead) is not None
@@ -172,21 +208,33 @@ def _after_separators(text: str, at: int, end: int, is_pem: bool, is_iban: bool)
     following = fold(text[end])[:1]
     if following.isdigit() or following in {"+", "\\"}:
         return Joint.JOINS, end
-    if not (following.isascii() and following.isalpha()) or len(fold(text[at:end])) != 1:
+    if not (following.isascii() and following.isalpha()):
         return Joint.ENDS, at
-    if is_iban or (is_pem and following.isupper()):
+    if is_iban:
         return Joint.JOINS, end
-    if following.islower():
+    if following.islower() or len(fold(text[at:end])) != 1:
         return Joint.ENDS, at
+    if is_pem:
+        return Joint.JOINS, end
     # One capital alone may be the last part of an identifier ("12 34 56 C"); a word is not.
     if end + 1 == len(text):
         return Joint.WAITS, at
     return (Joint.ENDS, at) if text[end + 1].isalpha() else (Joint.JOINS, end + 1)
 
 
-def is_private_pem(lead: str) -> bool:
-    """Whether the folded text opens a PEM private key."""
-    return _PEM_PRIVATE.search(lead) is not None
+def pem_header_end(lead: str) -> int:
+    """Index behind the header of a PEM private key in the folded text, or -1."""
+    match = _PEM_HEADER.search(lead)
+    return -1 if match is None else match.end()
+
+
+def is_pem_body(lead: str) -> bool:
+    """Whether the folded text holds a line of a key: base64, too mixed for a word or a path."""
+    for match in _PEM_BODY.finditer(lead):
+        line = match[0]
+        if line.upper() != line != line.lower() and (len(line) >= 32 or any(map(str.isdigit, line))):
+            return True
+    return False
 
 
 _LONG_KEY = re.compile(
@@ -202,6 +250,9 @@ def is_long_key(lead: str) -> bool:
 
 _NUMBER = re.compile(r"[0-9 \n.,:%()/+\-\u2013\u00b0]*")
 _SIX_DIGITS = re.compile(r"\d(?:\D{0,3}\d){5}")
+_NINE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){8}")
+#: Characters behind a long number in which words may say what it is. Detectors look at 32.
+RIGHT = 40
 
 
 def is_small_number(left: str, held: str) -> bool:
@@ -211,3 +262,8 @@ def is_small_number(left: str, held: str) -> bool:
         and not left[-1:].isalnum()
         and _SIX_DIGITS.search(left[-24:] + held) is None
     )
+
+
+def may_be_named_later(left: str, held: str) -> bool:
+    """Whether the held text ends a number so long that words behind it may make it an identifier."""
+    return _NINE_DIGITS.search(left[-24:] + held) is not None

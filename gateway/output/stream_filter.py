@@ -28,9 +28,10 @@ from gateway.domain.stream import (
     UsageReport,
 )
 from gateway.errors import OutputBlocked
-from gateway.output.hold import Hold, Piece
+from gateway.output.hold import Hold
 from gateway.output.judge import Find, Judge, Mask, blocked
 from gateway.output.logprobs import describes
+from gateway.output.pieces import Piece
 from gateway.output.rules import Action, OutputProfile
 
 #: Texts of one answer (choices times channels and tool calls); more is no answer.
