@@ -145,7 +145,13 @@ class AnswerReader:
                 and choice.has_role
                 and not choice.finished
                 and logprobs is None
-                and not (words.reasoning or words.reasoning_content or words.refusal or words.tool_calls)
+                and not (
+                    words.role
+                    or words.reasoning
+                    or words.reasoning_content
+                    or words.refusal
+                    or words.tool_calls
+                )
             ):
                 out.append(TextDelta(said.index, Channel.CONTENT, words.content))
             else:

@@ -154,7 +154,7 @@ def _check_data_url(url: str, types: frozenset[str], path: str) -> None:
 
 
 def _check_base64(text: str, path: str) -> None:
-    if len(text) > MAX_ATTACHMENT_BYTES * 4 // 3 + 4:
+    if len(text) > -(-MAX_ATTACHMENT_BYTES // 3) * 4:
         raise refuse_value(path, f"an attachment holds at most {MAX_ATTACHMENT_BYTES} bytes")
     try:
         content = binascii.a2b_base64(text, strict_mode=True)

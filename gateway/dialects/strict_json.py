@@ -2,7 +2,7 @@
 
 Invariants
 1. Bounds are checked before any parser runs, so no input reaches a recursion limit or builds more
-   than `MAX_PARTS` strings, separated values or containers.
+   than `MAX_PARTS` strings, separated values and containers.
 2. No object, typed or not, holds a key twice; keys are compared after decoding their escapes.
 3. Numbers fit 64 bits or are finite floats; negative zero, NaN and Infinity are refused.
 4. A refusal names a field by path and never repeats a value.
@@ -28,14 +28,15 @@ from gateway.errors import RequestRefused
 
 #: Nesting of arrays and objects. Hand-written schemas stay below 20.
 MAX_DEPTH = 64
-#: String literals (keys included), and separators, and containers. 4,000 turns with 100 tools stay below.
-MAX_PARTS = 50_000
+#: Strings (keys included), separators and containers together. 4,000 turns with 100 tools stay below.
+MAX_PARTS = 60_000
 #: Characters of a field name that an error repeats.
 MAX_ECHO_CHARS = 64
 
 _T = TypeVar("_T")
 _NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
-_WHERE = re.compile(r" - at `\$([^`]*)`$")
+# Only what our own structs can produce, because an unknown field's name stands in the same sentence.
+_WHERE = re.compile(r" - at (?:`key` in )?`\$((?:\.[a-z_]{1,40}|\[[0-9]{1,9}\]|\[\.\.\.\]){0,64})`$")
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`$", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `([A-Za-z0-9_]+)`$")
 _OUTLINE_DELETE = bytes(set(range(256)) - set(b"[]{},"))
@@ -85,24 +86,26 @@ def check_bounds(body: bytes) -> None:
 
     Bounds: linear in the body; the outline is only made when a plain count is above a bound.
     """
-    if (
-        body.count(b"[") + body.count(b"{") <= MAX_DEPTH
-        and body.count(b'"') <= 2 * MAX_PARTS
-        and body.count(b",") <= MAX_PARTS
-    ):
+    container_count = body.count(b"[") + body.count(b"{")
+    if container_count <= MAX_DEPTH and container_count + _parts(body) <= MAX_PARTS:
         return
     # Escapes only stand inside strings, so this leaves exactly the quotes that delimit strings.
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"") if b"\\" in body else body
     if plain.count(b'"') > 2 * MAX_PARTS:
-        raise _too_large("strings")
-    outline = b"".join(plain.split(b'"')[::2]).translate(None, _OUTLINE_DELETE)
-    if outline.count(b",") > MAX_PARTS:
-        raise _too_large("values")
-    if outline.count(b"[") + outline.count(b"{") > MAX_PARTS:
-        raise _too_large("containers")
+        raise _too_large()
+    pieces = plain.split(b'"')
+    outline = b"".join(pieces[::2]).translate(None, _OUTLINE_DELETE)
+    container_count = outline.count(b"[") + outline.count(b"{")
+    if len(pieces) // 2 + outline.count(b",") + container_count > MAX_PARTS:
+        raise _too_large()
     steps = memoryview(outline.translate(_STEPS)).cast("b")
     if max(accumulate(steps), default=0) > MAX_DEPTH:
         raise RequestRefused(f"The body is nested deeper than {MAX_DEPTH} levels.", code="json-too-deep")
+
+
+def _parts(body: bytes) -> int:
+    """Upper bound of strings and separated values."""
+    return body.count(b'"') // 2 + body.count(b",")
 
 
 def decode(body: bytes, kind: type[_T]) -> _T:
@@ -137,9 +140,10 @@ def _not_json(reason: str) -> RequestRefused:
     return RequestRefused(f"The body is not valid JSON: {reason}.", code="invalid-json")
 
 
-def _too_large(what: str) -> RequestRefused:
+def _too_large() -> RequestRefused:
     return RequestRefused(
-        f"The body holds more than {MAX_PARTS} {what}; send less at once.", code="json-too-large"
+        f"The body holds more than {MAX_PARTS} strings, values and containers; send less at once.",
+        code="json-too-large",
     )
 
 
