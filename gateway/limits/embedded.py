@@ -41,7 +41,8 @@ _PR_SET_PDEATHSIG = 1
 class EmbeddedValkey:
     """`async with EmbeddedValkey() as valkey: RedisLimiter(valkey.url, …)`.
 
-    Its state is lost when it ends: after a restart all buckets are full.
+    Its state is lost when it ends: after a restart all buckets are full. A gateway that is killed leaves
+    the private folder behind (a socket and a short log), but no server.
     """
 
     def __init__(self) -> None:
@@ -133,7 +134,8 @@ class EmbeddedValkey:
         while True:
             if process.returncode is not None:
                 raise ConfigurationError(
-                    f"embedded Valkey: ended at its start with status {process.returncode}. "
+                    f"embedded Valkey: ended at its start with status {process.returncode} "
+                    f"({_last_line(Path(socket).parent / 'valkey.log')}). "
                     "Set limits.redis_url to use a server of your own."
                 )
             try:
@@ -155,6 +157,13 @@ class EmbeddedValkey:
         finally:
             if directory is not None:
                 shutil.rmtree(directory, ignore_errors=True)
+
+
+def _last_line(log: Path) -> str:
+    try:
+        return log.read_text(errors="replace").strip().rsplit("\n", 1)[-1][:300]
+    except OSError:
+        return "no log"
 
 
 def _end_with_parent() -> Callable[[], None] | None:

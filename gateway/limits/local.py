@@ -35,10 +35,11 @@ def conservative(limits: TenantLimits) -> TenantLimits:
 class LocalCap:
     """Buckets of this process. Time is an argument: milliseconds of a monotonic clock."""
 
-    __slots__ = ("_tenants",)
+    __slots__ = ("_shares", "_tenants")
 
     def __init__(self) -> None:
         self._tenants: dict[str, TenantBuckets] = {}
+        self._shares: dict[str, TenantLimits] = {}
 
     def reserve(
         self,
@@ -61,18 +62,18 @@ class LocalCap:
                 # fail-closed: a tenant that cannot be counted is not served.
                 return Exceeded("concurrency", share.concurrency, SLOT_RETRY_SECONDS)
             buckets = self._tenants[tenant] = TenantBuckets()
+        self._shares[tenant] = share
         reply = buckets.reserve(now_ms, request_id, bounded_tokens(tokens), share, lease_ms, keep_ms)
         return to_reservation(reply, request_id, tenant, share, degraded=True)
 
-    def settle(
-        self, now_ms: int, reservation: Reservation, usage: Usage | None, limits: TenantLimits
-    ) -> bool:
-        """Settle a degraded reservation; False when there is nothing to settle."""
+    def settle(self, now_ms: int, reservation: Reservation, usage: Usage | None) -> bool:
+        """Settle a degraded reservation under its tenant's last limits; False: nothing to settle."""
         buckets = self._tenants.get(reservation.tenant)
         if buckets is None:
             return False
-        return buckets.settle(now_ms, reservation.request_id, bounded_usage(usage), conservative(limits))
+        share = self._shares[reservation.tenant]
+        return buckets.settle(now_ms, reservation.request_id, bounded_usage(usage), share)
 
     def _forget_idle(self, now_ms: int) -> None:
         for tenant in [name for name, buckets in self._tenants.items() if buckets.is_idle(now_ms)]:
-            del self._tenants[tenant]
+            del self._tenants[tenant], self._shares[tenant]

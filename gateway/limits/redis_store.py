@@ -179,23 +179,30 @@ class RedisLimiter:
         `None`: nothing was sent, so the request itself is given back too. A request that was sent
         counts as a request, whatever the upstream made of it.
         """
-        limits = self._limits_for(reservation.tenant)
         if reservation.degraded:
-            self._local.settle(self._now_ms(), reservation, usage, limits)
+            self._local.settle(self._now_ms(), reservation, usage)
             return
-        link = self._link
-        if link is None or not link.is_open:
+        link, rates = self._link, self._settle_rates(reservation)
+        if link is None or not link.is_open or rates is None:
             self._settle_lost_count += 1
             return
         used = bounded_usage(usage)
         keys = self._keys(reservation.tenant, reservation.request_id)
-        arguments = (*keys, reservation.request_id, -1 if used is None else used, *_rates(limits))
+        arguments = (*keys, reservation.request_id, -1 if used is None else used, *rates)
         try:
             answer = await _answer_of(link, self._settle, arguments, None)
             if not isinstance(answer, list):
                 raise bad_answer(link, answer)
         except LinkDown:
             self._settle_lost_count += 1
+
+    def _settle_rates(self, reservation: Reservation) -> tuple[int, int] | None:
+        """Present limits on requests and tokens; of a tenant that a reload removed, those it had."""
+        try:
+            return _rates(self._limits_for(reservation.tenant))
+        except Exception:  # noqa: BLE001 - a policy reload must not keep a slot held
+            had = {state.name: state.limit for state in reservation.states}
+            return (had["requests"], had["tokens"]) if {"requests", "tokens"} <= had.keys() else None
 
     def _now_ms(self) -> int:
         return int(self._monotonic() * 1000)

@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 from gateway.domain.limits import Reservation, TenantLimits
 from gateway.domain.principal import Principal
+from gateway.errors import ConfigurationError
 from gateway.limits.embedded import EmbeddedValkey
 from gateway.limits.redis_store import RedisLimiter
 from gateway.settings import LimitSettings
@@ -67,6 +69,16 @@ async def test_killed_server_is_seen_and_can_be_started_again_on_the_same_socket
         await valkey.start_server()
         assert valkey.url == url
         assert valkey.pid not in (None, pid)
+
+
+async def test_server_that_cannot_start_says_why_and_leaves_no_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("x" * 120)))
+    (tmp_path / ("x" * 120)).mkdir()
+    with pytest.raises(ConfigurationError, match=r"ended at its start with status 1 \(.*\)\. Set limits"):
+        await EmbeddedValkey().__aenter__()
+    assert list((tmp_path / ("x" * 120)).iterdir()) == []
 
 
 async def test_url_before_the_start_is_refused() -> None:

@@ -236,6 +236,19 @@ async def test_unknown_tenant_refuses_the_request(valkey: ValkeyServer, caller: 
             await limiter.reserve(caller, "a", 10, 10)
 
 
+async def test_slot_of_a_tenant_that_a_reload_removed_is_freed(
+    valkey: ValkeyServer, caller: Principal, table: Table
+) -> None:
+    tenants = {caller.tenant: table.limits}
+    async with RedisLimiter(valkey.url, tenants.__getitem__, SETTINGS) as limiter:
+        reservation = granted(await limiter.reserve(caller, "a", 10, 10))
+        limits = tenants.pop(caller.tenant)
+        await limiter.settle(reservation, Usage(1, 1))
+        assert limiter.health.settle_lost_count == 0
+        tenants[caller.tenant] = limits
+        assert granted(await limiter.reserve(caller, "b", 10, 10)).states[2].remaining == 49
+
+
 async def test_database_of_the_url_is_used(valkey: ValkeyServer, caller: Principal, table: Table) -> None:
     async with RedisLimiter(valkey.url + "?db=3", table, SETTINGS) as limiter:
         granted(await limiter.reserve(caller, "a", 10, 10))

@@ -37,13 +37,13 @@ def test_settles_its_own_reservations() -> None:
     cap = LocalCap()
     granted = reserve(cap, "a", 100)
     assert isinstance(granted, Reservation)
-    assert cap.settle(0, granted, Usage(40, 0), LIMITS)
+    assert cap.settle(0, granted, Usage(40, 0))
     assert isinstance(reserve(cap, "b", 60), Reservation)
     assert isinstance(reserve(cap, "c", 1), Exceeded)
 
 
 def test_settle_for_an_unknown_tenant_does_nothing() -> None:
-    assert not LocalCap().settle(0, Reservation("a", "acme", 1, degraded=True), None, LIMITS)
+    assert not LocalCap().settle(0, Reservation("a", "acme", 1, degraded=True), None)
 
 
 def test_refuses_one_tenant_too_many_until_an_idle_one_can_be_forgotten() -> None:
