@@ -14,7 +14,6 @@ import hashlib
 import importlib.metadata
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 from gateway.domain.finding import Finding
@@ -25,7 +24,7 @@ from gateway.sensitivity.engine import PatternEngine, open_engine
 from gateway.sensitivity.rule import Rule
 
 #: How many layers of escapes and encodings are taken off.
-MAX_DEPTH = 2
+MAX_DEPTH = 3
 #: Candidates between two looks at the clock.
 _CHECK_EVERY = 64
 
@@ -51,7 +50,11 @@ class Detector(Protocol):
 
 
 def merge(findings: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The same findings by place, each nested one taken up into the one around it, its label joined."""
+    """The same findings by place, each nested one taken up into the one around it.
+
+    The span is the outer one, the label the join of both; the name is that of the higher level (a password
+    inside what also looks like a mail address is reported as a password).
+    """
     if len(findings) < 2:
         return tuple(findings)
     ordered = sorted(findings, key=lambda finding: (finding.start, -finding.end, -finding.label.level))
@@ -59,9 +62,10 @@ def merge(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     for finding in ordered:
         if kept and finding.end <= kept[-1].end:
             outer = kept[-1]
+            named = finding if finding.label.level > outer.label.level else outer
             label = outer.label.join(finding.label)
-            if label is not outer.label:
-                kept[-1] = replace(outer, label=label)
+            if named is not outer or label is not outer.label:
+                kept[-1] = Finding(named.kind, named.detector, label, outer.start, outer.end)
         else:
             kept.append(finding)
     return tuple(kept)
@@ -75,7 +79,7 @@ class DetectorSet:
         self._rows = [[rule for rule in rules if rule.pattern == pattern] for pattern in patterns]
         self._escape, self._base64, self._hex = range(len(patterns), len(patterns) + 3)
         patterns += [views.ESCAPE_TRIGGER, views.BASE64_TRIGGER, views.HEX_TRIGGER]
-        self._engine: PatternEngine = open_engine(engine, patterns)
+        self._engine: PatternEngine = open_engine(engine, patterns, once=frozenset({self._escape}))
         self._scan = self._engine.scan
         self._extra = tuple(extra)
         built_in = dict.fromkeys(rule.identity for rule in rules)

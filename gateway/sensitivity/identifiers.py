@@ -58,7 +58,12 @@ _ISSUERS: tuple[tuple[int, int, frozenset[int]], ...] = (
     (5060, 5061, frozenset({16, 18, 19})),  # Verve
     (5067, 5067, frozenset({16})),  # Elo
 )
-_ISSUER_PREFIXES = tuple((len(str(low)), low, high, lengths) for low, high, lengths in _ISSUERS)
+#: The same by the first four digits, so that a look-up and not a search decides.
+_LENGTHS_BY_PREFIX: dict[str, frozenset[int]] = {}
+for _low, _high, _lengths in _ISSUERS:
+    _spread = 10 ** (4 - len(str(_low)))
+    for _prefix in range(_low * _spread, (_high + 1) * _spread):
+        _LENGTHS_BY_PREFIX[str(_prefix)] = _LENGTHS_BY_PREFIX.get(str(_prefix), frozenset()) | _lengths
 _CARD_WORDS = words(
     r"cards?", "cc", "pan", "visa", "mastercard", "master card", "amex", "american express", "maestro",
     "discover", "diners", "jcb", "unionpay", "cardholder", "credit", "debit", "kreditkarte",
@@ -70,10 +75,7 @@ _AMEX_GROUPS = ((4, 6, 5), (4, 6, 4))
 
 def has_issuer(digits: str) -> bool:
     """Whether the number begins like an issuer's and has one of that issuer's lengths."""
-    return any(
-        low <= int(digits[:size]) <= high and len(digits) in lengths
-        for size, low, high, lengths in _ISSUER_PREFIXES
-    )
+    return len(digits) in _LENGTHS_BY_PREFIX.get(digits[:4], ())
 
 
 def is_card_grouping(window: numbers.Window) -> bool:
@@ -89,23 +91,30 @@ def is_card_grouping(window: numbers.Window) -> bool:
 
 def is_card_number(digits: str) -> bool:
     """Whether 13 to 19 digits have an issuer and a right check digit, and are not all alike."""
-    return has_issuer(digits) and luhn.is_valid(digits) and len(set(digits)) > 2
+    return len(set(digits)) > 2 and has_issuer(digits) and luhn.is_valid(digits)
 
 
 def payment_cards(view: View, start: int, end: int) -> Spans:
-    """Card numbers in a run of digits. A 13-digit one needs a word beside it (EAN codes begin with 4 too)."""
+    """Card numbers in a run of digits.
+
+    Without a word beside it a number needs an issuer, 14 digits or more (EAN codes of 13 begin with 4 too),
+    a usual grouping and free edges. With a word any 12 to 19 digits with a right check digit will do.
+    """
     run = numbers.read_run(view, start, end)
-    for window in numbers.windows(run, 13, 19):
-        if not is_card_number(window.digits) or is_documented("payment-card", window.digits):
+    for window in numbers.windows(run, 12, 19):
+        digits = window.digits
+        named = window.has_context(_CARD_WORDS)
+        if not (named or (len(digits) > 13 and has_issuer(digits))) or luhn.checksum(digits) != 0:
             continue
-        named = has_context(view, window.start, window.end, _CARD_WORDS)
         plain = (
-            is_card_grouping(window)
-            and len(window.digits) > 13
+            has_issuer(digits)
+            and is_card_grouping(window)
             and not numbers.is_fraction(window)
             and not numbers.touches_letters(window)
         )
-        if (plain or named) and not numbers.in_uuid(window):
+        if not (named or plain) or len(set(digits)) <= 2 or is_documented("payment-card", digits):
+            continue
+        if not numbers.in_uuid(window):
             yield window.start, window.end
 
 
@@ -195,7 +204,7 @@ def us_ssns(view: View, start: int, end: int) -> Spans:
             and numbers.stands_alone(window)
             and not numbers.touches_letters(window)
         )
-        if by_form or has_context(view, window.start, window.end, _SSN_WORDS):
+        if by_form or window.has_context(_SSN_WORDS):
             yield window.start, window.end
 
 
@@ -205,9 +214,9 @@ _PHONE_WORDS = words(
     "fax", "whatsapp", "sms", "text me", "ring", "contact", "reach", "telefon", "handy", "mobil",
     "rufnummer", "anruf", "portable", "appel(?:ez|er)?", "telefono", "movil", "llam(?:ar|e|a)",
     "cellulare", "telefone", "celular", "telefoon", "telefoonnummer", "bel",
-    "phone[_ ]?(?:no|number|num)", "ph", "hotline", "extension",
+    "phone[_ ]?(?:no|number|num)", "ph", "hotline", "extension", "电话", "電話", "手机", "手機",
+    "携帯", "联系", "連絡", "전화", "휴대",
 )  # fmt: skip
-_CJK_PHONE = re.compile("电话|電話|手机|手機|携帯|联系|連絡|전화|휴대")
 
 
 def uk_nhs_numbers(view: View, start: int, end: int) -> Spans:
@@ -223,9 +232,9 @@ def uk_nhs_numbers(view: View, start: int, end: int) -> Spans:
             window.sizes == (3, 3, 4)
             and window.separators == {" "}
             and numbers.stands_alone(window)
-            and not is_named_phone(view, window.start, window.end)
+            and not is_named_phone(window)
         )
-        if official or has_context(view, window.start, window.end, _NHS_WORDS):
+        if official or window.has_context(_NHS_WORDS):
             yield window.start, window.end
 
 
@@ -280,6 +289,14 @@ _CALLING_CODES = frozenset(
 )
 INTERNATIONAL_PHONE = rb"(?:\+|\b00)[ ]?[1-9](?:[ \t.()/_-]{0,3}[0-9]){6,}"
 BRACKETED_PHONE = rb"\(0?[0-9]{2,5}\)[ ]?[0-9](?:[ ./-]{0,2}[0-9]){4,}"
+#: A word and a number directly behind it; group 1 is the number.
+PHONE_AFTER_WORD = (
+    rb"(?i)(?:phone|telephone|tel|mobile|cell|fax|desk|office|telefono?|telefone|handy|mobil|movil|portable|celular"
+    rb"|call (?:me|us|him|her|them)|reach (?:me|us|him|her|them)|answering|messages to|text me)"
+    rb"(?:[ _-]?(?:no|nr|num|number))?\.?[\"']?[ \t]*(?:is|at|on|under|[:=#])?[ \t]*\r?\n?[\"' ]{0,3}"
+    rb"([+(]?[0-9](?:[ ().x/-]{0,2}[0-9]){5,})"
+)
+_DATE = re.compile(r"(?:19|20)\d\d[-/. ](?:0[1-9]|1[0-2])[-/. ][0-3]\d")
 #: Forms that are telephone numbers without a word: (groups as sizes, first digits).
 _NATIONAL_FORMS = re.compile(
     r"0[1-9](?:([ .-])\d\d)(?:\1\d\d){3}"  # France
@@ -293,9 +310,9 @@ _NATIONAL_FORMS = re.compile(
 )
 
 
-def is_named_phone(view: View, start: int, end: int) -> bool:
+def is_named_phone(window: numbers.Window) -> bool:
     """Whether a word nearby says telephone."""
-    return has_context(view, start, end, _PHONE_WORDS) or has_context(view, start, end, _CJK_PHONE)
+    return window.has_context(_PHONE_WORDS)
 
 
 def _digits(view: View, start: int, end: int) -> str:
@@ -307,7 +324,8 @@ def international_phones(view: View, start: int, end: int) -> Spans:
     digits = _digits(view, start, end)
     if view.data[start : start + 1] != b"+":
         digits = digits[2:]
-        if not is_named_phone(view, start, end) and not re.search(r"[ ()/-]", view.text[start:end]):
+        named = has_context(view, start, end, _PHONE_WORDS)
+        if not named and not re.search(r"[ ()/-]", view.text[start:end]):
             return
     elif is_word_byte(view.data, start - 1):
         return
@@ -321,14 +339,22 @@ def bracketed_phones(view: View, start: int, end: int) -> Spans:
         yield start, end
 
 
+def named_phones(view: View, start: int, end: int) -> Spans:
+    """Six to fifteen digits directly behind a word that says telephone."""
+    if 6 <= len(_digits(view, start, end)) <= 15 and _DATE.match(view.text, start) is None:
+        yield start, end
+
+
 def national_phones(view: View, start: int, end: int) -> Spans:
     """A national number: by its form alone, or with 9 to 12 digits and a word beside it."""
     run = numbers.read_run(view, start, end)
     for window in numbers.windows(run, 9, 12):
         if numbers.touches_letters(window) or not numbers.stands_alone(window) or numbers.in_uuid(window):
             continue
+        if _DATE.match(view.text, window.start) is not None:
+            continue
         by_form = _NATIONAL_FORMS.fullmatch(view.text[window.start : window.end]) is not None
-        if by_form or (len(window.sizes) <= 6 and is_named_phone(view, window.start, window.end)):
+        if by_form or (len(window.sizes) <= 6 and is_named_phone(window)):
             yield window.start, window.end
 
 
@@ -343,5 +369,6 @@ RULES: tuple[Rule, ...] = (
     Rule("email", 1, confidential(_PII), EMAIL_IN_WORDS, written_out_email),
     Rule("phone", 1, confidential(_PII), INTERNATIONAL_PHONE, international_phones),
     Rule("phone", 1, confidential(_PII), BRACKETED_PHONE, bracketed_phones),
+    Rule("phone", 1, confidential(_PII), PHONE_AFTER_WORD, named_phones),
     Rule("phone", 1, confidential(_PII), numbers.DIGIT_RUN, national_phones),
 )

@@ -2,8 +2,9 @@
 
 Invariants
 1. A strand is the texts of a conversation in order, or those of one speaker alone.
-2. Texts are joined without what blanks they begin and end with. Of a long one only both ends take part:
-   its middle was scanned with the part itself and touches no seam.
+2. Texts are joined without the blanks they begin and end with; where a digit meets a letter at a seam there
+   is a second reading that keeps them apart. Of a long text only both ends take part: its middle was
+   scanned with the part itself and touches no seam.
 3. Blocks are cut at fixed places from the beginning, so that a longer conversation repeats earlier blocks
    exactly, and a cache knows them. Neighbouring blocks overlap by `OVERLAP`, longer than any identifier.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from gateway.domain.finding import Finding
 
@@ -65,15 +67,25 @@ class Block:
         return stretch.path, placed
 
 
-def _join(texts: Sequence[tuple[str, str]]) -> Strand:
+def _is_mixed(before: str, after: str) -> bool:
+    """Whether a digit meets a letter at this seam: there, joining hides where a number ends."""
+    left, right = before[-1], after[0]
+    return left.isalnum() and right.isalnum() and left.isdigit() != right.isdigit()
+
+
+def _join(texts: Sequence[tuple[str, str]], apart: bool = False) -> Strand:
+    """Strand of (path, text) rows. `apart` puts a line break where a digit meets a letter."""
     pieces: list[str] = []
     stretches: list[_Stretch] = []
     at = 0
     for path, text in texts:
-        offset = len(text) - len(text.lstrip())
         body = text.strip()
         if not body:
             continue
+        if apart and pieces and _is_mixed(pieces[-1], body):
+            pieces.append("\n")
+            at += 1
+        offset = len(text) - len(text.lstrip())
         if len(body) <= 2 * END:
             ends = [(offset, body)]
         else:
@@ -88,6 +100,17 @@ def _join(texts: Sequence[tuple[str, str]]) -> Strand:
     return Strand("".join(pieces), tuple(stretches))
 
 
+def _has_mixed_seam(texts: Sequence[tuple[str, str]]) -> bool:
+    bodies = [body for _, text in texts if (body := text.strip())]
+    return any(_is_mixed(before, after) for before, after in pairwise(bodies))
+
+
+def _readings(texts: Sequence[tuple[str, str]]) -> Iterator[Strand]:
+    yield _join(texts)
+    if _has_mixed_seam(texts):
+        yield _join(texts, apart=True)
+
+
 def strands_of(texts: Sequence[tuple[str, str, str]]) -> Iterator[Strand]:
     """Strands of (path, speaker, text) rows: all in order, then each speaker's where others come between.
 
@@ -95,12 +118,12 @@ def strands_of(texts: Sequence[tuple[str, str, str]]) -> Iterator[Strand]:
     """
     if len(texts) < 2:
         return
-    yield _join([(path, text) for path, _, text in texts])
+    yield from _readings([(path, text) for path, _, text in texts])
     speakers = [speaker for _, speaker, _ in texts]
     for speaker in dict.fromkeys(speakers):
         places = [place for place, name in enumerate(speakers) if name == speaker]
         if places[-1] - places[0] + 1 > len(places):
-            yield _join([(texts[place][0], texts[place][2]) for place in places])
+            yield from _readings([(texts[place][0], texts[place][2]) for place in places])
 
 
 def blocks_of(strand: Strand) -> Iterator[Block]:

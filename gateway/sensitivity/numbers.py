@@ -5,15 +5,18 @@ is never cut, so that a part of a longer number is not taken for a card (a UUID,
 millisecond timestamp can pass Luhn).
 
 Invariants
-1. Work on a run is linear in its groups times the longest identifier: windows hold at most 19 digits.
+1. Work on a run is linear in its groups: a window is found by its number of digits, not searched for.
+2. Inside a run there are no words, so the words around it are looked up once for all its windows.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import accumulate
 
+from gateway.sensitivity.rule import CONTEXT_AFTER, CONTEXT_BEFORE
 from gateway.sensitivity.views import View
 
 #: Nine digits and more, with up to three separators between any two.
@@ -23,16 +26,47 @@ _GROUP = re.compile(rb"[0-9]+")
 _UUID = re.compile(rb"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Run:
-    """Digit groups of one candidate: spans in the view, and the digits of each."""
+    """Digit groups of one candidate.
+
+    `spans` are places in the view, `sizes` digits per group, `digits` all digits, `counts[i]` the digits
+    before group i, `ending` the group that ends after so many digits, `starts` the groups where a window
+    may begin: of single digits in a row only the first.
+    """
 
     view: View
-    spans: tuple[tuple[int, int], ...]
-    groups: tuple[str, ...]
+    spans: list[tuple[int, int]]
+    sizes: list[int]
+    digits: str
+    counts: list[int]
+    ending: dict[int, int]
+    starts: list[int]
+    _context: dict[re.Pattern[str], tuple[bool, bool]] = field(default_factory=dict)
+
+    @property
+    def start(self) -> int:
+        """First offset in the view."""
+        return self.spans[0][0]
+
+    @property
+    def end(self) -> int:
+        """Offset behind the last digit."""
+        return self.spans[-1][1]
+
+    def context(self, words: re.Pattern[str]) -> tuple[bool, bool]:
+        """Whether one of the words stands shortly before the run, and shortly behind it."""
+        known = self._context.get(words)
+        if known is None:
+            text = self.view.text
+            before = text[max(0, self.start - CONTEXT_BEFORE) : self.start]
+            after = text[self.end : self.end + CONTEXT_AFTER]
+            known = (words.search(before) is not None, words.search(after) is not None)
+            self._context[words] = known
+        return known
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Window:
     """Groups `first` … `last` (both in) of a run."""
 
@@ -54,13 +88,20 @@ class Window:
     @property
     def sizes(self) -> tuple[int, ...]:
         """Digits per group."""
-        return tuple(len(group) for group in self.run.groups[self.first : self.last + 1])
+        return tuple(self.run.sizes[self.first : self.last + 1])
 
     @property
     def separators(self) -> frozenset[str]:
         """What stands between the groups."""
         spans, text = self.run.spans, self.run.view.text
         return frozenset(text[spans[i][1] : spans[i + 1][0]] for i in range(self.first, self.last))
+
+    def has_context(self, words: re.Pattern[str]) -> bool:
+        """Whether one of the words stands near the window."""
+        before, after = self.run.context(words)
+        return (before and self.start - self.run.start <= CONTEXT_BEFORE) or (
+            after and self.run.end - self.end <= CONTEXT_AFTER
+        )
 
     def gap_before(self) -> str:
         """Separator between this window and the group before it; empty at the run's beginning."""
@@ -76,22 +117,36 @@ class Window:
 
 
 def read_run(view: View, start: int, end: int) -> Run:
-    """Groups of the candidate `start:end`."""
-    spans = tuple(match.span() for match in _GROUP.finditer(view.data, start, end))
-    return Run(view, spans, tuple(view.text[first:last] for first, last in spans))
+    """Groups of the candidate `start:end`. Kept with the view, because several rules ask for the same."""
+    known = view.memo.get(start)
+    if isinstance(known, Run):
+        return known
+    spans = [match.span() for match in _GROUP.finditer(view.data, start, end)]
+    sizes = [last - first for first, last in spans]
+    counts = [0, *accumulate(sizes)]
+    ending = {count: group for group, count in enumerate(counts[1:])}
+    starts = [
+        group
+        for group, (size, before) in enumerate(zip(sizes, [0, *sizes], strict=False))
+        if size > 1 or before != 1
+    ]
+    digits = "".join([view.text[first:last] for first, last in spans])
+    run = Run(view, spans, sizes, digits, counts, ending, starts)
+    view.memo.clear()
+    view.memo[start] = run
+    return run
 
 
 def windows(run: Run, least: int, most: int) -> Iterator[Window]:
     """Every row of whole groups that holds `least` to `most` digits, by beginning, short before long."""
-    groups = run.groups
-    for first in range(len(groups)):
-        total = 0
-        for last in range(first, min(first + most, len(groups))):
-            total += len(groups[last])
-            if total > most:
-                break
-            if total >= least:
-                yield Window(run, first, last, "".join(groups[first : last + 1]))
+    digits, ending = run.digits, run.ending
+    lengths = range(least, most + 1)
+    for first in run.starts:
+        count = run.counts[first]
+        for length in lengths:
+            last = ending.get(count + length)
+            if last is not None:
+                yield Window(run, first, last, digits[count : count + length])
 
 
 def is_fraction(window: Window) -> bool:
@@ -113,10 +168,8 @@ def in_uuid(window: Window) -> bool:
 
 def touches_letters(window: Window) -> bool:
     """Whether a letter stands directly before or behind: part of a hash, a key or a product code."""
-    data = window.run.view.data
-    return (
-        data[max(0, window.start - 1) : window.start].isalpha() or data[window.end : window.end + 1].isalpha()
-    )
+    data, start, end = window.run.view.data, window.start, window.end
+    return data[max(0, start - 1) : start].isalpha() or data[end : end + 1].isalpha()
 
 
 def stands_alone(window: Window) -> bool:
@@ -130,7 +183,7 @@ def is_whole_row(window: Window) -> bool:
 
     `4 5 4 7 …` spoken digit by digit is one row; a window inside a longer row of single digits is not.
     """
-    groups, size = window.run.groups, len(window.run.groups[window.first])
-    before_fits = window.first > 0 and len(groups[window.first - 1]) == size
-    after_fits = window.last + 1 < len(groups) and len(groups[window.last + 1]) == size
+    sizes, size = window.run.sizes, window.run.sizes[window.first]
+    before_fits = window.first > 0 and sizes[window.first - 1] == size
+    after_fits = window.last + 1 < len(sizes) and sizes[window.last + 1] == size
     return not before_fits and not after_fits

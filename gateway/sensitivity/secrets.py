@@ -157,6 +157,38 @@ def assigned_secrets(view: View, start: int, end: int) -> Spans:
         yield start, start + len(value)
 
 
+#: A word for password and the rest of its sentence.
+SPOKEN = (
+    rb"(?i)\b(?:passwords?|passwd|passphrase|passcode|passwort|kennwort|contrasena|mot de passe|senha"
+    rb"|wachtwoord|login|credentials)\b([^\r\n]{6,80})"
+)
+_TOKEN = re.compile(rb"[^\s\"'`<>,;]{6,}")
+_SIGNS = frozenset(b"!@#$%^&*+=?~")
+
+
+def _is_password(value: bytes) -> bool:
+    """Whether a word of a sentence is made as passwords are: letters, digits and signs, or mixed case."""
+    if b"://" in value or _REFERENCE.search(value) or _PLACEHOLDER.search(value) or b"(" in value:
+        return False
+    if value.count(b"@") == 1 and b"." in value.partition(b"@")[2]:
+        return False  # a mail address
+    text = value.decode("latin-1")
+    has_digit = any(map(str.isdigit, text))
+    has_lower, has_upper = any(map(str.islower, text)), any(map(str.isupper, text))
+    has_sign = not _SIGNS.isdisjoint(value)
+    return (
+        has_digit and (has_lower or has_upper) and (has_sign or (has_lower and has_upper and len(value) > 7))
+    )
+
+
+def spoken_passwords(view: View, start: int, end: int) -> Spans:
+    """Words behind `password` in a sentence that look like one."""
+    for match in _TOKEN.finditer(view.data, start, end):
+        value = match[0].rstrip(b".,:!?)")
+        if len(value) > 5 and _is_password(match[0].rstrip(b".,:)")):
+            yield match.start(), match.end()
+
+
 def _row(kind: str, pattern: bytes, skip: int, make: Callable[[str, int], Examine] = prefixed) -> Rule:
     return Rule(kind, 1, _SECRET, pattern, make(kind, skip))
 
@@ -235,5 +267,6 @@ RULES: tuple[Rule, ...] = (
     _row("fly-token", rb"fo1_[A-Za-z0-9_-]{43}", 4),
     _row("airtable-token", rb"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}", 3),
     _row("notion-token", rb"(?:ntn|secret)_[A-Za-z0-9]{40,}", 4),
+    Rule("spoken-password", 1, _SECRET, SPOKEN, spoken_passwords),
     Rule("assigned-secret", 1, _SECRET, ASSIGNMENT, assigned_secrets),
 )

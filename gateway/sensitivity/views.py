@@ -93,14 +93,18 @@ def _read_run(match: re.Match[str]) -> str:
 
 
 class View:
-    """One reading of a text. `step` says how it was made, for explanations: `plain`, `base64` …"""
+    """One reading of a text. `step` says how it was made, for explanations: `plain`, `base64` …
 
-    __slots__ = ("_origin", "data", "step", "text")
+    `memo` is a scratch place for what several rules work out about the same candidate.
+    """
+
+    __slots__ = ("_origin", "data", "memo", "step", "text")
 
     def __init__(self, text: str, step: str, origin: Callable[[int, int], tuple[int, int]] | None) -> None:
         self.text = text
         self.data = text.encode("ascii", "replace")
         self.step = step
+        self.memo: dict[int, object] = {}
         self._origin = origin
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
@@ -117,8 +121,6 @@ def canonical(text: str, step: str = "plain", parent: View | None = None) -> Vie
     if text.isascii():
         return View(text, step, upward)
     plain = _NOT_ASCII.sub(_read_run, text)
-    if len(plain) == len(text) and all(map(_TABLE.__getitem__, map(ord, set(text)))):
-        return View(plain, step, upward)  # none vanished and the sum is equal: each became exactly one
     ends: list[int] = []
 
     def origin(start: int, end: int) -> tuple[int, int]:
@@ -138,7 +140,7 @@ ESCAPE_TRIGGER = (
     rb"%[0-9A-Fa-f]{2}|\\[ux][0-9A-Fa-f{]|\\[nrtbf\"'/\\]|&(?:#[0-9xX]|[A-Za-z]{2,8};)"
     rb"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )
-BASE64_TRIGGER = rb"[A-Za-z0-9+/_-]{16,}(?:\r?\n[A-Za-z0-9+/_-]{16,})*={0,2}"
+BASE64_TRIGGER = rb"[A-Za-z0-9+/_-]{15,}(?:\r?\n[A-Za-z0-9+/_-]{15,})*={0,2}"
 HEX_TRIGGER = rb"(?:[0-9A-Fa-f]{2}){9,}"
 
 #: Escapes of JSON, JavaScript, URLs and HTML, and control characters, which no reader sees.
@@ -175,36 +177,32 @@ def _unescape_one(match: re.Match[str]) -> str:
 
 def unescaped(view: View) -> View:
     """View with one layer of escapes undone. Source: RFC 8259 §7, RFC 3986 §2.1, HTML §13.5."""
-    pieces: list[str] = []
-    out_ends: list[int] = []  # where each replaced piece ends in the new text …
-    in_spans: list[tuple[int, int]] = []  # … and where it stood in the old one
-    done = out_length = 0
-    for match in _ESCAPE.finditer(view.text):
-        replacement = _unescape_one(match)
-        start, end = match.span()
-        pieces += (view.text[done:start], replacement)
-        out_length += start - done + len(replacement)
-        out_ends.append(out_length)
-        in_spans.append((start, end))
-        done = end
-    pieces.append(view.text[done:])
-    lengths = [len(piece) for piece in pieces[1::2]]
+    text = _ESCAPE.sub(_unescape_one, view.text)
+    out_starts: list[int] = []  # where each replacement begins in the new text, and where it ends …
+    out_ends: list[int] = []
+    in_spans: list[tuple[int, int]] = []  # … and where the escape stood in the old one
 
     def place(offset: int, at_end: bool) -> int:
         """Old offset of the character at `offset`: its first edge, or its last one."""
         piece = bisect_right(out_ends, offset)
-        if piece < len(out_ends) and offset >= out_ends[piece] - lengths[piece]:
+        if piece < len(out_ends) and offset >= out_starts[piece]:
             return in_spans[piece][at_end]  # inside a replacement: the whole escape
         if piece == 0:
             return offset + at_end
         return in_spans[piece - 1][1] + offset - out_ends[piece - 1] + at_end
 
     def origin(start: int, end: int) -> tuple[int, int]:
+        if not in_spans:  # worked out on the first finding only
+            grown = 0
+            for match in _ESCAPE.finditer(view.text):
+                in_spans.append(match.span())
+                out_starts.append(match.start() + grown)
+                grown += len(_unescape_one(match)) - (match.end() - match.start())
+                out_ends.append(match.end() + grown)
         first = place(start, False)
         return view.origin(first, max(first, place(end - 1, True)) if end > start else first)
 
-    new = View("".join(pieces), "unescaped", origin)
-    return canonical(new.text, "unescaped", new)
+    return canonical(text, "unescaped", View(text, "unescaped", origin))
 
 
 def _readable(raw: bytes) -> str | None:
@@ -249,7 +247,7 @@ def from_base64(view: View, start: int, end: int) -> View | None:
     strings of something binary. None: not even those.
     """
     blob = view.text[start:end]
-    readings = [_base64_bytes(blob[shift:]) for shift in range(min(4, len(blob) - 15))]
+    readings = [_base64_bytes(blob[shift:]) for shift in range(min(4, len(blob) - 14))]
     for raw in readings:
         text = _readable(raw)
         if text is not None:
@@ -268,11 +266,14 @@ def from_hex(view: View, start: int, end: int) -> View | None:
     return None if text is None else _blob_view(view, "hex", text, start, end)
 
 
+_TAGS = re.compile("[\U000e0020-\U000e007e]")
+
+
 def hidden_tags(text: str) -> View | None:
     """Text written in Unicode tag characters (U+E0020–U+E007E), which people do not see and models read."""
-    places = [place for place, character in enumerate(text) if 0xE0020 <= ord(character) <= 0xE007E]
-    if not places:
+    if _TAGS.search(text) is None:
         return None
+    places = [place for place, character in enumerate(text) if 0xE0020 <= ord(character) <= 0xE007E]
     span = (places[0], places[-1] + 1)
     return View("".join(chr(ord(text[place]) - 0xE0000) for place in places), "tags", lambda _s, _e: span)
 

@@ -1,0 +1,251 @@
+"""The label of whole requests: every part, every fault, the floor and the cache."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from gateway.domain.chat import (
+    ChatRequest,
+    JsonText,
+    Message,
+    OpaquePart,
+    ResolvedRequest,
+    Role,
+    Sampling,
+    TextPart,
+    ToolCall,
+    ToolDefinition,
+)
+from gateway.domain.finding import Coverage, Finding, Verdict
+from gateway.domain.label import PUBLIC, UNKNOWN, Label, Level, Tag
+from gateway.sensitivity.classify import Classifier, FindingsCache
+from gateway.sensitivity.detectors import build_detectors
+from tests.unit.sensitivity import vectors
+
+DETECTORS = build_detectors()
+CARD = vectors.card("4539", 16, 1)
+SSN = vectors.ssn(3)
+KEY = "ghp_" + vectors.token(36, 5)
+
+
+def _request(*messages: Message, **fields: object) -> ResolvedRequest:
+    return ResolvedRequest(replace(ChatRequest("assistant", messages), **fields))  # type: ignore[arg-type]
+
+
+def _user(*texts: str) -> Message:
+    return Message(Role.USER, tuple(TextPart(text) for text in texts))
+
+
+def _classifier(**fields: object) -> Classifier:
+    return Classifier(DETECTORS, lambda: 0, **fields)  # type: ignore[arg-type]
+
+
+def _classify(resolved: ResolvedRequest, floor: Label = PUBLIC) -> Verdict:
+    return _classifier().classify(resolved, floor)
+
+
+def test_text_without_findings_has_the_base_level() -> None:
+    verdict = _classify(_request(_user("How do heat pumps work?")))
+    assert (verdict.label, verdict.degraded) == (Label(Level.INTERNAL), None)
+    assert verdict.detectors == DETECTORS.versions
+    confidential = _classifier(base_level=Level.CONFIDENTIAL).classify(_request(_user("hi")), PUBLIC)
+    assert confidential.label.level is Level.CONFIDENTIAL
+
+
+def test_a_finding_sets_the_label_with_its_tags() -> None:
+    verdict = _classify(_request(_user(f"pay {CARD}, write kim@vestfjord.no")))
+    assert verdict.label == Label(Level.RESTRICTED, frozenset({Tag.PCI, Tag.PII}))
+    assert verdict.kinds == ("email", "payment-card")
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_the_floor_is_joined_and_never_lowered(level: Level) -> None:
+    floor = Label(level, frozenset({Tag.MNPI}))
+    for text in ("hello", f"card {CARD}"):
+        label = _classify(_request(_user(text)), floor).label
+        assert label.level >= level
+        assert Tag.MNPI in label.tags
+
+
+EVERYWHERE: dict[str, Callable[[str], ResolvedRequest]] = {
+    "messages[0].content[0]": lambda s: _request(_user(s)),
+    "messages[0].content[1]": lambda s: _request(_user("first", s)),
+    "messages[0].name": lambda s: _request(replace(_user("x"), name=s)),
+    "messages[0].tool_call_id": lambda s: _request(Message(Role.TOOL, (TextPart("x"),), tool_call_id=s)),
+    "messages[0].reasoning": lambda s: _request(Message(Role.ASSISTANT, reasoning=s)),
+    "messages[0].refusal": lambda s: _request(Message(Role.ASSISTANT, refusal=s)),
+    "messages[0].tool_calls[0].id": lambda s: _request(
+        Message(Role.ASSISTANT, tool_calls=(ToolCall(s, "f", "{}"),))
+    ),
+    "messages[0].tool_calls[0].name": lambda s: _request(
+        Message(Role.ASSISTANT, tool_calls=(ToolCall("c", s, "{}"),))
+    ),
+    "messages[0].tool_calls[0].arguments": lambda s: _request(
+        Message(Role.ASSISTANT, tool_calls=(ToolCall("c", "f", json.dumps({"q": s})),))
+    ),
+    "tools[0].name": lambda s: _request(_user("x"), tools=(ToolDefinition(s),)),
+    "tools[0].description": lambda s: _request(_user("x"), tools=(ToolDefinition("f", s),)),
+    "tools[0].parameters": lambda s: _request(
+        _user("x"), tools=(ToolDefinition("f", None, JsonText(json.dumps({"enum": [s]}))),)
+    ),
+    "tool_choice": lambda s: _request(_user("x"), tool_choice=JsonText(json.dumps({"name": s}))),
+    "response_format": lambda s: _request(_user("x"), response_format=JsonText(json.dumps({"name": s}))),
+    "stop[1]": lambda s: _request(_user("x"), sampling=Sampling(stop=("END", s))),
+    "reasoning_effort": lambda s: _request(_user("x"), reasoning_effort=s),
+    "guided": lambda s: _request(_user("x"), extensions=(("guided", JsonText(json.dumps(s))),)),
+}
+
+
+@pytest.mark.parametrize("path", sorted(EVERYWHERE))
+@pytest.mark.parametrize("secret", [f"card {CARD}", KEY], ids=["card", "key"])
+def test_finds_it_in_every_part_that_is_sent(path: str, secret: str) -> None:
+    verdict = _classify(EVERYWHERE[path](secret))
+    assert verdict.label.level is Level.RESTRICTED
+    assert {part.path for part in verdict.parts if part.findings} == {path}
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_finds_it_in_messages_of_every_role(role: Role) -> None:
+    verdict = _classify(_request(_user("hi"), Message(role, (TextPart(f"ssn {SSN}"),))))
+    assert verdict.label.level is Level.RESTRICTED
+
+
+def test_finds_it_through_json_escapes_of_tool_arguments() -> None:
+    arguments = json.dumps({"note": json.dumps({"ssn": "".join(f"\\u{ord(x):04x}" for x in SSN)})})
+    call = ToolCall("c", "f", arguments)
+    assert _classify(_request(Message(Role.ASSISTANT, tool_calls=(call,)))).label.level is Level.RESTRICTED
+
+
+def test_every_part_is_named_with_its_coverage() -> None:
+    image = OpaquePart("image_url", JsonText("{}"))
+    message = Message(Role.USER, (TextPart("look"), image, TextPart("")), name="kim")
+    verdict = _classify(_request(message, sampling=Sampling(logit_bias=JsonText('{"1":2}'), stop=("a",))))
+    assert [(part.path, part.coverage) for part in verdict.parts] == [
+        ("messages[0].name", Coverage.SCANNED),
+        ("messages[0].content[0]", Coverage.SCANNED),
+        ("messages[0].content[1]", Coverage.UNSCANNABLE),
+        ("messages[0].content[2]", Coverage.NOTHING),
+        ("stop[0]", Coverage.SCANNED),
+        ("logit_bias", Coverage.NOTHING),
+    ]
+
+
+def test_a_part_that_is_no_text_makes_the_request_restricted_and_opaque() -> None:
+    verdict = _classify(_request(Message(Role.USER, (OpaquePart("image_url", JsonText("{}")),))))
+    assert verdict.label == UNKNOWN
+    assert verdict.degraded is None
+
+
+SPLIT = f"{CARD[:4]} {CARD[4:8]} {CARD[8:12]} {CARD[12:]}"
+
+
+@pytest.mark.parametrize("cut", range(1, len(SPLIT)))
+def test_finds_a_card_cut_over_two_parts_at_every_place(cut: int) -> None:
+    verdict = _classify(_request(_user(f"it is {SPLIT[:cut]}", f"{SPLIT[cut:]} ok")))
+    assert verdict.label.level is Level.RESTRICTED
+
+
+@pytest.mark.parametrize("cut", range(5, len(KEY) - 1, 4))
+def test_finds_a_key_cut_over_two_turns_with_an_answer_between(cut: int) -> None:
+    answer = Message(Role.ASSISTANT, (TextPart("Thanks, and the rest?"),))
+    verdict = _classify(_request(_user(f"first {KEY[:cut]}"), answer, _user(f"{KEY[cut:]} that's it")))
+    assert verdict.label.level is Level.RESTRICTED
+    assert verdict.kinds == ("github-token",)
+
+
+def test_finds_a_number_sent_in_many_messages() -> None:
+    assert _classify(_request(*(_user(digit) for digit in CARD))).label.level is Level.RESTRICTED
+
+
+def test_finds_a_number_whose_word_is_in_the_turn_before() -> None:
+    ask = Message(Role.ASSISTANT, (TextPart("What is your SSN?"),))
+    verdict = _classify(_request(ask, _user(SSN.replace("-", ""))))
+    assert verdict.label.level is Level.RESTRICTED
+    assert [part.path for part in verdict.parts if part.findings] == ["messages[1].content[0]"]
+
+
+class _Raising:
+    identity = "raising@1"
+
+    def find(self, text: str) -> tuple[Finding, ...]:
+        if "boom" in text:
+            raise RuntimeError("a fault in a detector")
+        return ()
+
+
+def test_a_detector_that_raises_makes_its_part_unscannable_and_the_request_restricted() -> None:
+    classifier = Classifier(build_detectors("re2", (_Raising(),)), lambda: 0)
+    verdict = classifier.classify(_request(_user("fine"), _user("boom")), PUBLIC)
+    assert verdict.label == UNKNOWN
+    assert verdict.degraded == "detector-raised"
+    assert [part.coverage for part in verdict.parts] == [Coverage.SCANNED, Coverage.UNSCANNABLE]
+
+
+def test_a_fault_in_the_request_itself_is_restricted_too() -> None:
+    broken = ResolvedRequest(replace(ChatRequest("m", ()), messages=None))  # type: ignore[arg-type]
+    verdict = _classify(broken)
+    assert (verdict.label, verdict.degraded) == (UNKNOWN, "detector-raised")
+
+
+def test_a_spent_budget_makes_the_rest_unscannable_and_the_request_restricted() -> None:
+    ticks = iter(range(0, 10**9, 3_000_000))
+    classifier = Classifier(DETECTORS, lambda: next(ticks), budget_ms=5)
+    verdict = classifier.classify(_request(_user("one"), _user("two"), _user("three")), PUBLIC)
+    assert verdict.label == UNKNOWN
+    assert verdict.degraded == "budget-spent"
+    assert [part.coverage for part in verdict.parts] == [Coverage.SCANNED, *[Coverage.UNSCANNABLE] * 2]
+
+
+def test_a_budget_spent_inside_one_text_is_noticed() -> None:
+    ticks = iter([0, 0, *[10**10] * 1000])
+    classifier = Classifier(DETECTORS, lambda: next(ticks), budget_ms=5)
+    verdict = classifier.classify(_request(_user("a@b.co " * 500)), PUBLIC)
+    assert (verdict.degraded, verdict.parts[0].coverage) == ("budget-spent", Coverage.UNSCANNABLE)
+
+
+def test_cached_verdicts_equal_fresh_ones() -> None:
+    cache = FindingsCache(b"k" * 32)
+    cached = _classifier(cache=cache)
+    request = _request(_user("x" * 400 + f" {CARD}"), _user("y " * 300), _user(f"{SSN}"))
+    first, second = cached.classify(request, PUBLIC), cached.classify(request, PUBLIC)
+    assert first == second == _classify(request)
+    assert len(cache) > 0
+
+
+def test_the_cache_is_bounded_and_drops_what_was_used_longest_ago() -> None:
+    cache = FindingsCache(b"k" * 32, entry_count=2)
+    one, two, three = (cache.digest(text) for text in ("one", "two", "three"))
+    cache.put(one, ())
+    cache.put(two, ())
+    assert cache.get(one) == ()
+    cache.put(three, ())
+    assert (len(cache), cache.get(two), cache.get(one)) == (2, None, ())
+
+
+def test_the_cache_does_not_keep_texts_with_many_findings() -> None:
+    cache = FindingsCache(b"k" * 32)
+    finding = Finding("x", "x@1", UNKNOWN, 0, 1)
+    cache.put(b"d", (finding,) * 65)
+    assert len(cache) == 0
+
+
+def test_cache_digests_depend_on_the_key() -> None:
+    assert FindingsCache(b"a" * 32).digest("x") != FindingsCache(b"b" * 32).digest("x")
+    with pytest.raises(ValueError, match="16 to 64"):
+        FindingsCache(b"short")
+
+
+def test_a_failed_scan_is_not_cached() -> None:
+    cache = FindingsCache(b"k" * 32)
+    classifier = Classifier(build_detectors("re2", (_Raising(),)), lambda: 0, cache=cache)
+    classifier.classify(_request(_user("boom" * 200)), PUBLIC)
+    assert len(cache) == 0
+
+
+def test_the_digest_of_the_classifier_depends_on_detectors_and_base_level() -> None:
+    other = Classifier(build_detectors("re2"), lambda: 0)
+    assert len({_classifier().sha256, _classifier(base_level=Level.CONFIDENTIAL).sha256, other.sha256}) == 3
