@@ -34,6 +34,7 @@ from gateway.output.shapes import (
     is_long_key,
     is_pem_body,
     is_plain,
+    is_short_name,
     is_small_number,
     joint,
     may_be_named_later,
@@ -146,7 +147,7 @@ class Hold:
             pieces.append(verbatim(raw[begin:end]))
             if self._is_json:
                 self._quotes += raw.count('"', begin, end)
-        self._remember(raw[begin:end])
+        self._remember(raw[begin:end], end - begin)
         if at >= 0:
             self._mode = _Mode.HELD
             self._seen = self._clean = 0
@@ -161,10 +162,10 @@ class Hold:
                 return place
         return at
 
-    def _remember(self, text: str) -> None:
-        """Keep decided text as what stands to the left."""
+    def _remember(self, text: str, size: int) -> None:
+        """Keep `text` as what stands to the left, for `size` decided characters."""
         self._raw = (self._raw + text)[-LEFT:]
-        self._armed = max(0, self._armed - len(text))
+        self._armed = max(0, self._armed - size)
 
     # --- held text -------------------------------------------------------------------------------------
 
@@ -222,11 +223,9 @@ class Hold:
 
     def _masks(self, segment: str, right: str) -> list[Mask]:
         """Masks of the segment, in its own offsets, clipped to it."""
-        if is_small_number(self._raw, segment):
+        if is_small_number(self._raw, segment) or is_short_name(self._raw, self._before, segment):
             return []
-        # Whole groups of four from the token's start, so that base64 that goes on can still be decoded.
-        size = LEFT if self._before <= LEFT else LEFT - (LEFT - self._before) % 4
-        left = self._raw[-size:]
+        left = self._raw[-LEFT:]
         base, length = len(left), len(segment)
         masks = self._judge.scan(left + segment + right, base, self._is_json)
         return [
@@ -248,6 +247,9 @@ class Hold:
 
     def _is_key_body(self, segment: str, pieces: list[Piece]) -> bool:
         """Mask the body of a private key and swallow on. False when the segment is none."""
+        reads_as_written = segment.isascii() and segment.isprintable() and "\\" not in segment
+        if reads_as_written and not self._armed and "KEY" not in segment:
+            return False
         lead = self._lead(segment)
         header = pem_header_end(lead)
         if header >= 0 and not is_pem_body(lead[header:]):
@@ -296,10 +298,14 @@ class Hold:
         return Unescaped(view).whole(cut, cut)[0] if self._is_json else cut
 
     def _render(self, segment: str, masks: list[Mask], pieces: list[Piece]) -> None:
-        """Release `segment` with its masks, and remember it as what stands to the left."""
-        self._remember(segment)
+        """Release `segment` with its masks, and remember what was released as what stands to the left.
+
+        What is masked is forgotten: the next scan would only find it again, at its full price.
+        """
+        first = len(pieces)
         in_number = self._is_json and not self._quotes % 2
         goes_on = (render_number if masks and in_number else render)(segment, masks, pieces)
+        self._remember("".join([piece.text for piece in pieces[first:]]), len(segment))
         if not goes_on:
             self._mode = _Mode.STOPPED
             self._held = ""
@@ -310,7 +316,7 @@ class Hold:
         """Drop `rest[:end]`."""
         if end:
             pieces.append(Piece(end, ""))
-            self._remember(rest[:end])
+            self._remember(rest[:end], end)
         return rest[end:]
 
     def _swallow_token(self, rest: str, pieces: list[Piece]) -> str:

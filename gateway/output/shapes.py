@@ -16,7 +16,7 @@ import unicodedata
 from enum import Enum
 
 #: Characters of released text that decisions and scans may look back on.
-LEFT = 160
+LEFT = 112
 
 _SPACE = r" \t\n\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 # Drawn as nothing: they can hide inside a key without a reader seeing them.
@@ -54,7 +54,7 @@ _NOT_VALUE = "".join(f"(?<!{form})" for form in _BEFORE_VALUE)
 _PLAIN_PARTS = (
     rf"(?<![.:\-!?$%^~#+])(?<!\.[A-Za-z]){_NOT_VALUE}[a-z]++(?:(?<! is)(?<!earer) [a-z]++)*+"
     rf"|(?<![!-~]){_NOT_VALUE}[A-Z]{{1,4}}+"
-    r"|(?<![\[({<]at)(?<![\[({<] at)[ \n\t,;!?'\"()*\[\]{}|<`&$%#^~]++"
+    r"|(?<![\[({<][aA][tT])(?<![\[({<] [aA][tT])[ \n\t,;!?'\"()*\[\]{}|<`&$%#^~]++"
     r"|[.:](?![A-Za-z])"
     r"|(?<!:)/"
     # Every other script, but for what reads as ASCII or is not seen.
@@ -70,7 +70,7 @@ _TRIGGERS = (
     r"|\+(?<![A-Za-z0-9+]\+)"
     r"|/(?<=:/)"
     r"|B(?<=-----B)"
-    r"|[\])}>](?<=[\[({<]at[\])}>])| (?<=[\[({<] at )"
+    r"|[\])}>](?<=[\[({<][aA][tT][\])}>])| (?<=[\[({<] [aA][tT] )"
     r"|[A-Za-z](?:(?<=[A-Za-z0-9][.:\-!?$%^~#+][A-Za-z])|(?<=[A-Za-z0-9]\.[A-Za-z]{2})"
     + "".join(f"|(?<={form}[A-Za-z])" for form in _BEFORE_VALUE)
     + r")|[A-Z](?:(?<=[a-z][A-Z])|(?<=[A-Z]{5})|(?<=[A-Za-z]{33}))"
@@ -91,12 +91,14 @@ _CASE_CHANGES = re.compile(r"(?<![A-Za-z0-9])eyJ\Z|[a-z][A-Z][A-Za-z]*[a-z][A-Z]
 # sentences have none, and the expression is 50 times slower than all of them.
 _NAMING = (
     "passw", "kennwort", "passphrase", "passcode", "pwd", "secret", "token", "credential", "de passe",
-    "senha", "contrase", "wachtwoord", "key", "bearer",
+    "senha", "contrase", "wachtwoord", "key", "bearer", "basic",
+    "login",
 )  # fmt: skip
 _NAMED_VALUE = re.compile(
     r"(?i)(?:(?:passw(?:or)?d|passwort|kennwort|passphrase|passcode|pwd|secret|token|credentials?|de passe"
     r"|senha|contrase(?:n|\u00f1)a|wachtwoord"
-    r"|(?:api|access|secret|private|account|signing|encryption)[_ -]?key)(?:[_-]?[0-9])?[*\"'`]{0,3}[ \t]?(?::=|=>|[:=]|is)[*]{0,2}[ \t]?|bearer )[\"'`]?[A-Za-z]\Z"
+    r"|(?:api|access|secret|private|account|signing|encryption)[_ -]?key)"
+    r"(?:[_-]?[0-9])?[*\"'`]{0,3}[ \t]?(?::=|=>|[:=]|is)[*]{0,2}[ \t]?|bearer )[\"'`]?[A-Za-z]\Z"
 )
 _QUOTES_AND_BLANKS = frozenset(" \t\"'`")
 
@@ -248,22 +250,40 @@ def is_long_key(lead: str) -> bool:
     return _LONG_KEY.search(lead) is not None
 
 
-_NUMBER = re.compile(r"[0-9 \n.,:%()/+\-\u2013\u00b0]*")
+_NUMBER = re.compile(r"\d+(?:[.,:/\-\u2013]\d+){0,2}[ \n.,:%()/+\-\u2013\u00b0]*", re.ASCII)
+# What a bare number stands behind; anything else may make it the end of a password or a code.
+_BEFORE_NUMBER = frozenset(("", *" \t\n([{\"'`*|>,$\u00a3\u20ac~"))
 _SIX_DIGITS = re.compile(r"\d(?:\D{0,3}\d){5}")
+_NAME = re.compile(r"[A-Za-z_]*[0-9]{0,2}")
+_FRACTION = re.compile(r"-?\d{1,6}\.\d+", re.ASCII)
+_FLOAT = re.compile(r"-?\d{1,2}\.\d{13,17}", re.ASCII)
 _NINE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){8}")
 #: Characters behind a long number in which words may say what it is. Detectors look at 32.
 RIGHT = 40
 
 
 def is_small_number(left: str, held: str) -> bool:
-    """Whether the held text is a bare number with fewer than six digits nearby: no identifier is so short."""
-    return (
-        _NUMBER.fullmatch(held) is not None
-        and not left[-1:].isalnum()
-        and _SIX_DIGITS.search(left[-24:] + held) is None
-    )
+    """Whether the held text is a bare number that no identifier can be.
+
+    It has fewer than six digits, those nearby included, or is a fraction as floating point prints it.
+    """
+    if left[-1:] not in _BEFORE_NUMBER:
+        return False
+    if _NUMBER.fullmatch(held) is not None:
+        return _SIX_DIGITS.search(left[-24:] + held) is None
+    return _FLOAT.fullmatch(held) is not None and _SIX_DIGITS.search(left[-8:]) is None
+
+
+def is_short_name(left: str, before: int, held: str) -> bool:
+    """Whether the token is a short name of code (`max_tokens`, `name_5`) and no word for a secret is near."""
+    if before + len(held) > 14 or _NAME.fullmatch(held) is None:
+        return False
+    if _NAME.fullmatch(left, len(left) - before) is None or _SIX_DIGITS.search(left[-24:] + held) is not None:
+        return False
+    lower = left.lower()
+    return not any(word in lower for word in _NAMING)
 
 
 def may_be_named_later(left: str, held: str) -> bool:
     """Whether the held text ends a number so long that words behind it may make it an identifier."""
-    return _NINE_DIGITS.search(left[-24:] + held) is not None
+    return _FRACTION.fullmatch(held) is None and _NINE_DIGITS.search(left[-24:] + held) is not None
