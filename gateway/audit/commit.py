@@ -19,6 +19,7 @@ from gateway.audit.checkpoint import Checkpoint, SignedCheckpoint, key_id
 from gateway.audit.clock import Clock
 from gateway.audit.frames import FRAME_BYTES, FileKind, Header, encode_frame
 from gateway.audit.keys import KeySource, sign_note
+from gateway.audit.layout import segment_name
 from gateway.audit.report import Gap, Report
 from gateway.audit.store import AuditStore, StoreBroken, StoreFull
 from gateway.audit.tree import leaf_hash
@@ -114,6 +115,7 @@ class Committer:
             )
         if not self._store.prepare_spare():
             raise ConfigurationError("audit.directory: there is no room for a segment, or it is read-only")
+        opened = segment_name(self.size)
         self._open_segment()
         if state.torn_journal is not None:
             # Never published, so nobody can miss it.
@@ -130,7 +132,9 @@ class Committer:
             *([] if own_key in old_keys else [LogEvent("key-rotated", "ok", (("key_id", own_key),))]),
         )
         for gap in torn:
-            self._store.cut(gap.file, gap.offset)
+            # A segment that held nothing but a torn write has been replaced by the new one, of its name.
+            if gap.file != opened:
+                self._store.cut(gap.file, gap.offset)
         self._abandon("writer-restarted")
         self._checkpoint()
         self._run_aside(self._store.prepare_spare)

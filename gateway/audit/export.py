@@ -137,13 +137,11 @@ def _checkpoint(manifest: str, trust: Trust) -> tuple[SignedCheckpoint | None, N
         tree = json.loads(manifest)
     except ValueError:
         return None, malformed
-    if (
-        not isinstance(tree, dict)
-        or tree.get("format") != FORMAT
-        or not isinstance(tree.get("checkpoint"), str)
-    ):
-        return None, malformed
-    signed = parse_checkpoint(tree["checkpoint"].encode())
+    match tree:
+        case {"format": "tidegate-export/1", "checkpoint": str(note)}:
+            signed = parse_checkpoint(note.encode(errors="replace"))
+        case _:
+            return None, malformed
     if isinstance(signed, NoteFault):
         return None, signed
     fault = verify_signatures(signed, trust)

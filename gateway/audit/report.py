@@ -14,7 +14,10 @@ EXIT_BROKEN = 2
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong. The log is not evidence from record `index` on.
+    """Something that is wrong, and the first record at which it shows.
+
+    Whatever was found, the records before `Report.signed_tree.size` are proven and no later one is: a
+    forger can move the place where a change shows, but not the size up to which a signed root holds.
 
     `code` is one of frame-damage, broken-chain, wrong-record, malformed-checkpoint, bad-signature,
     rogue-signature, inconsistent-checkpoint, missing-checkpoint, truncated, no-checkpoint, bad-row.
@@ -87,6 +90,7 @@ class Report:
             "root": self.tree.root().hex(),
             "checkpoints": self.checkpoint_count,
             "signed_size": self.signed_tree.size,
+            "unsigned": self.tree.size - self.signed_tree.size,
             "first_bad_index": self.first_bad_index,
             "findings": [
                 {"code": f.code, "index": f.index, "file": f.file, "offset": f.offset, "detail": f.detail}

@@ -191,7 +191,9 @@ class _Check:
             if header is None:
                 self._is_readable = False
             elif header.first != tree.size or header.previous_root != tree.root():
-                self._stop("broken-chain", name, 0, "does not continue the segment before it")
+                # What changed lies somewhere behind the last signed record; no header is signed.
+                first = self.report.signed_tree.size
+                self._stop("broken-chain", name, 0, "does not continue the segment before it", first)
             if not self._is_readable or not self._read_segment(name, content):
                 return
 
@@ -207,6 +209,9 @@ class _Check:
             seen = RECORD.match(stored)
             if seen is None or int(seen[2]) != tree.size or seen[1] != origin:
                 self._stop("wrong-record", name, frame.offset, f"not record {tree.size} of this log")
+                return False
+            if is_stopped:
+                self._stop("wrong-record", name, frame.offset, "a record after the log was stopped")
                 return False
             phase = seen[3]
             self._count(phase, seen[5].decode(errors="replace"))

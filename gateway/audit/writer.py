@@ -112,7 +112,8 @@ class AuditLog:
         """
         if not _ORIGIN.fullmatch(settings.origin):
             raise ConfigurationError(
-                f"audit.origin: expected deployment/replica/slot (letters, digits, . _ - /), found {settings.origin!r}"
+                "audit.origin: expected deployment/replica/slot of letters, digits, dot, dash and "
+                f"underscore, found {settings.origin!r}"
             )
         if settings.segment_bytes < MIN_SEGMENT_BYTES:
             raise ConfigurationError(

@@ -220,7 +220,7 @@ def _verify_export(directory: Path, trust: Trust) -> Report:
 
 def _print_report(report: Report) -> None:
     tree = report.as_tree()
-    for name in ("status", "origin", "size", "root", "checkpoints", "signed_size"):
+    for name in ("status", "origin", "size", "root", "checkpoints", "signed_size", "unsigned"):
         click.echo(f"{name:20} {tree[name]}")
     for phase, count in report.phase_counts.items():
         click.echo(f"{phase + ' records':20} {count}")
