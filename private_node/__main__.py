@@ -10,13 +10,14 @@ import json
 import os
 import secrets
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from private_node.arguments import LaunchPlan, LayoutRefusal, Surroundings, compose
+from private_node.arguments import DRAIN_FILE_NAME, LaunchPlan, LayoutRefusal, Surroundings, compose
 from private_node.geometry import GeometryRefusal, ModelGeometry, geometry_from_config
 from private_node.kv_plan import plan_kv
 from private_node.launch import Node
@@ -100,30 +101,36 @@ def _serve(options: argparse.Namespace) -> int:
         model_folder = ensure_reference_model(cache, say)
     else:
         model_folder = Path(profile.model).absolute()
-    drain = cache / f"drain-{options.port}-{os.getpid()}"
-    place = Surroundings(
-        interpreter=sys.executable,
-        model_folder=str(model_folder),
-        cache_folder=str(cache),
-        key_file=str(key_file),
-        drain_file=str(drain),
-        host=options.host,
-        port=options.port,
-        cores=sorted(os.sched_getaffinity(0)),
-        inherited=inherited,
-    )
-    plan = compose(profile, _geometry(model_folder / "config.json"), place)
-    if isinstance(plan, LayoutRefusal):
-        raise Refused(str(plan))
-    for line in plan.lines:
-        say(line)
-    if options.print_plan:
-        _print_plan(plan)
-        return 0
-    log = (options.log_file or cache / "vllm.log").absolute()
-    address = Address(options.host, options.port)
-    node = Node(plan, address, key, profile.served_name, log=log, drain=drain, report=say)
-    return node.serve(profile.start_seconds, profile.shutdown_seconds)
+    with tempfile.TemporaryDirectory(prefix="tidegate-node-") as run_folder:
+        place = Surroundings(
+            interpreter=sys.executable,
+            model_folder=str(model_folder),
+            cache_folder=str(cache),
+            key_file=str(key_file),
+            run_folder=run_folder,
+            host=options.host,
+            port=options.port,
+            cores=sorted(os.sched_getaffinity(0)),
+            inherited=inherited,
+        )
+        plan = compose(profile, _geometry(model_folder / "config.json"), place)
+        if isinstance(plan, LayoutRefusal):
+            raise Refused(str(plan))
+        for line in plan.lines:
+            say(line)
+        if options.print_plan:
+            _print_plan(plan)
+            return 0
+        node = Node(
+            plan,
+            Address(options.host, options.port),
+            key,
+            profile.served_name,
+            log=(options.log_file or cache / "vllm.log").absolute(),
+            drain=Path(run_folder) / DRAIN_FILE_NAME,
+            report=say,
+        )
+        return node.serve(profile.start_seconds, profile.shutdown_seconds)
 
 
 def _probe(options: argparse.Namespace) -> int:

@@ -21,12 +21,13 @@ from private_node.kv_plan import plan_kv
 from private_node.path_guard import DRAIN_FILE_VARIABLE, KEY_FILE_VARIABLE
 from private_node.profile import Profile
 
+DRAIN_FILE_NAME: Final = "drain"
 CPU_PLUGIN: Final = "tidegate_cpu_expert_parallel"
 SERVER_MODULE: Final = "vllm.entrypoints.openai.api_server"
 """The `vllm` command of the CPU package does not find its own metadata; the module does the same."""
 GUARD: Final = "private_node.path_guard.PathGuard"
 INHERITED_VARIABLES: Final = (
-    "PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "LD_PRELOAD",
+    "PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "LD_PRELOAD",
 )  # fmt: skip
 GPU_INHERITED_VARIABLES: Final = ("CUDA_VISIBLE_DEVICES", "CUDA_HOME", "NCCL_SOCKET_IFNAME", "NCCL_IB_HCA")
 
@@ -53,13 +54,16 @@ class LayoutRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Facts of the place that a plan needs; all paths are text. `cores` are the usable CPU numbers."""
+    """Facts of the place that a plan needs; all paths are text.
+
+    `run_folder` is short (sockets live in it) and of this run alone; `cores` are the usable CPU numbers.
+    """
 
     interpreter: str
     model_folder: str
     cache_folder: str
     key_file: str
-    drain_file: str
+    run_folder: str
     host: str
     port: int
     cores: Sequence[int]
@@ -192,7 +196,10 @@ def _environment(profile: Profile, place: Surroundings) -> dict[str, str]:
     environment = {name: place.inherited[name] for name in names if name in place.inherited}
     environment |= {
         KEY_FILE_VARIABLE: place.key_file,
-        DRAIN_FILE_VARIABLE: place.drain_file,
+        DRAIN_FILE_VARIABLE: f"{place.run_folder}/{DRAIN_FILE_NAME}",
+        # Sockets between the ranks and other temporary files: in a folder of this user and this run alone.
+        "TMPDIR": place.run_folder,
+        "VLLM_RPC_BASE_PATH": place.run_folder,
         # Nothing leaves the machine: no hub, no usage report.
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",

@@ -4,8 +4,9 @@ In: a `LaunchPlan`. Out: progress lines, and an exit code for the command line.
 
 Invariants
 1. Ready means: a one-token completion with the key succeeded and the path guard held. Nothing else counts.
-2. The child leads a process group of its own; its end is always followed by the end of that group. When
-   this process dies without a word, the kernel sends the child SIGTERM (Linux, `PR_SET_PDEATHSIG`).
+2. The child leads a process group of its own; its end is always followed by the end of that group and of
+   the shared memory that the group held. When this process dies without a word, the kernel sends the child
+   SIGTERM (Linux, `PR_SET_PDEATHSIG`).
 3. On SIGTERM or SIGINT: new requests are refused first (the drain file), running ones get
    `shutdown_seconds`, then the group is killed. A second signal ends the waiting.
 4. The child's output goes to the log file, never through a pipe: a slow reader cannot stall the server.
@@ -19,13 +20,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 from private_node.arguments import LaunchPlan
 from private_node.probe import Address, Ready, guard_hole, probe
+from private_node.process_group import end_group, shared_memory_of
 
 EXIT_STOPPED: Final = 0
 EXIT_CHILD_DIED: Final = 3
@@ -76,6 +78,7 @@ class Node:
         self._log = log
         self._drain = drain
         self._report = report
+        self._shared_memory: set[Path] = set()
         self._stop_count = 0
         self._is_interruptible = False
 
@@ -146,10 +149,11 @@ class Node:
             if milestones.is_complete:
                 state = probe(self._address, self._key, self._model, PROBE_TIMEOUT_SECONDS)
                 if isinstance(state, Ready):
-                    return self._confirm_guard(state, elapsed + state.seconds)
+                    return self._confirm_guard(child, state, elapsed + state.seconds)
             time.sleep(POLL_SECONDS)
 
-    def _confirm_guard(self, state: Ready, elapsed: float) -> int | None:
+    def _confirm_guard(self, child: subprocess.Popen[bytes], state: Ready, elapsed: float) -> int | None:
+        self._shared_memory = shared_memory_of(child.pid)
         hole = guard_hole(self._address, self._key, PROBE_TIMEOUT_SECONDS)
         if hole is not None:
             # fail-closed: a node whose routes are open must not be counted on, however well it answers.
@@ -179,11 +183,14 @@ class Node:
                 time.sleep(0.1)
             if child.poll() is None:
                 self._report("not ended in time or asked again: killing the process group")
-        with suppress(ProcessLookupError):
-            os.killpg(child.pid, signal.SIGKILL)
+        self._shared_memory |= shared_memory_of(child.pid)
+        is_gone = end_group(child.pid, KILL_GRACE_SECONDS)
         child.wait()
-        _wait_for_group_end(child.pid)
-        self._report("stopped, no process left")
+        for path in self._shared_memory:
+            path.unlink(missing_ok=True)
+        self._report(
+            "stopped, no process left" if is_gone else "stopped, but a process of the group lives on"
+        )
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -253,14 +260,3 @@ def last_lines(log: Path, count: int) -> list[str]:
             return handle.read().decode("utf-8", "replace").splitlines()[-count:]
     except OSError:
         return []
-
-
-def _wait_for_group_end(group: int) -> None:
-    """Waits until no process of the group is left, at most `KILL_GRACE_SECONDS`."""
-    deadline = time.monotonic() + KILL_GRACE_SECONDS
-    while time.monotonic() < deadline:
-        try:
-            os.killpg(group, signal.SIGKILL)
-        except ProcessLookupError:
-            return
-        time.sleep(0.05)

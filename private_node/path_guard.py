@@ -149,7 +149,7 @@ def route_refusal(scope: Scope) -> Refusal | None:
     method = scope.get("method", "")
     if not isinstance(raw, bytes) or scope.get("query_string") or scope.get("root_path"):
         return NOT_SERVED  # fail-closed: without the raw bytes the path cannot be compared exactly
-    if scope["path"].encode("utf-8", "surrogateescape") != raw:
+    if scope["path"].encode("utf-8", "surrogatepass") != raw:
         return NOT_SERVED  # fail-closed: the router reads the decoded path, so both must agree
     served = ROUTES | LOOPBACK_ROUTES if _is_loopback(scope.get("client")) else ROUTES
     if (method, raw) in served:

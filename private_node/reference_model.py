@@ -79,16 +79,16 @@ def ensure_reference_model(cache: Path, report: _Report) -> Path:
         )
     models = cache / "models"
     models.mkdir(parents=True, exist_ok=True)
-    final = models / f"reference-moe-{_recipe_digest(digest)}"
+    final = models / f"reference-moe-{recipe_digest(digest)}"
     with _builder_lock(models):
         if not final.exists():
             _build_into(final, source, digest, report)
-    _check_manifest(final)
+    check_manifest(final)
     report(f"reference model: ready in {final.name}")
     return final
 
 
-def _recipe_digest(source_digest: str) -> str:
+def recipe_digest(source_digest: str) -> str:
     """16 hex digits that name the source and all constants of the recipe."""
     parts = (
         source_digest,
@@ -244,8 +244,11 @@ def _mixtral_config(dense: object, padded: tuple[int, int]) -> dict[str, object]
     }
 
 
-def _check_manifest(folder: Path) -> None:
-    """Compares every file with the manifest (770 MB: about half a second)."""
+def check_manifest(folder: Path) -> None:
+    """Compares every file of a finished folder with its manifest (770 MB: about half a second).
+
+    Raises ReferenceModelError when the manifest is unreadable or a file changed after the build.
+    """
     try:
         files = json.loads((folder / MANIFEST_NAME).read_bytes())["files"]
         damaged = [name for name, digest in files.items() if _sha256(folder / name) != digest]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ class PrivateNode:
     """A node that counts as ready. `pid` is the launcher's, `child_pid` that of vLLM's process group."""
 
     base_url: str
-    key: str
+    key: str = field(repr=False)
     model: str
     log_path: Path
     progress_path: Path
@@ -37,20 +36,6 @@ class PrivateNode:
     def port(self) -> int:
         """The port on loopback."""
         return int(self.base_url.rsplit(":", 1)[1].removesuffix("/v1"))
-
-
-def group_members(group: int) -> list[int]:
-    """The live processes of a process group, read from /proc (zombies left out)."""
-    members: list[int] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                fields = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if int(fields[2]) == group and fields[0] != "Z":
-                members.append(int(entry.name))
-    return members
 
 
 @contextmanager
@@ -106,12 +91,3 @@ def private_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateNo
     folder = tmp_path_factory.mktemp("private-node")
     with start_private_node(folder) as (_, node):
         yield node
-
-
-def is_alive(pid: int) -> bool:
-    """Whether a process exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True

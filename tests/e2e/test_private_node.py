@@ -13,7 +13,8 @@ from typing import Any
 import openai
 import pytest
 
-from tests.e2e.conftest import NODE_PYTHON, ROOT, PrivateNode, group_members
+from private_node.process_group import group_members
+from tests.e2e.conftest import NODE_PYTHON, ROOT, PrivateNode
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(420)]
 
@@ -80,10 +81,33 @@ def test_names_expert_parallelism_in_the_fingerprint_and_the_log(private_node: P
 
 
 def test_keeps_prompts_and_the_key_out_of_its_logs(private_node: PrivateNode) -> None:
+    """The refused requests matter as much: validators like to print what they refuse."""
     marker = "The password of the vault is TIDE-4711-GATE."
-    client_of(private_node).chat.completions.create(
+    client = client_of(private_node)
+    client.chat.completions.create(
         model=private_node.model, messages=[{"role": "user", "content": marker}], max_tokens=4
     )
+    faulty: tuple[dict[str, Any], ...] = (
+        {"messages": [{"role": "user", "content": {"text": marker}}]},
+        {"messages": [{"role": "nobody", "content": marker}]},
+        {"messages": [{"role": "user", "content": marker * 2000}]},
+        {"messages": [{"role": "user", "content": marker}], "max_tokens": -1},
+        {"messages": [{"role": "user", "content": marker}], "temperature": marker},
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": marker}}]}]},
+        {"messages": [{"role": "user", "content": marker}], "structured_outputs": {"json": marker}},
+        {"messages": [{"role": "user", "content": marker}], "structured_outputs": {"regex": "(" + marker}},
+    )
+    refused = 0
+    for body in faulty:
+        try:
+            client.post(
+                "/chat/completions",
+                body={"model": private_node.model, "max_tokens": 1} | body,
+                cast_to=object,
+            )
+        except openai.APIStatusError:
+            refused += 1
+    assert refused >= len(faulty) - 1  # the chat template takes a role of any name
     written = private_node.log_path.read_text() + private_node.progress_path.read_text()
     assert "TIDE-4711-GATE" not in written
     assert private_node.key not in written

@@ -50,7 +50,7 @@ def surroundings(cores: tuple[int, ...] = (0, 1)) -> Surroundings:
         model_folder="/models/reference",
         cache_folder="/cache",
         key_file="/keys/node",
-        drain_file="/cache/drain",
+        run_folder="/run/x",
         host="127.0.0.1",
         port=8100,
         cores=cores,
@@ -120,6 +120,12 @@ def test_keeps_the_child_offline_and_binds_one_core_to_each_rank() -> None:
     assert environment["VLLM_CPU_OMP_THREADS_BIND"] == "0|1"
     assert environment["VLLM_PLUGINS"] == CPU_PLUGIN
     assert (environment["VLLM_HOST_IP"], environment["GLOO_SOCKET_IFNAME"]) == ("127.0.0.1", "lo")
+
+
+def test_keeps_sockets_and_the_drain_file_in_the_folder_of_the_run() -> None:
+    environment = plan_of(cpu_profile()).environment
+    assert environment["TMPDIR"] == environment["VLLM_RPC_BASE_PATH"] == "/run/x"
+    assert environment["TIDEGATE_NODE_DRAIN_FILE"] == "/run/x/drain"
 
 
 def test_shares_the_cores_that_the_process_may_use() -> None:
