@@ -94,17 +94,24 @@ class Gateway:
         self.failed.set()
 
     def note_refusal(self, refusal: Refusal, request_id: str) -> None:
-        """Count and log a refusal that has no audit record of its own (failed authentication).
+        """Count and log a refusal.
 
-        Strangers must not be able to fill the log, so this is a counter and a log line.
+        What is refused before or at authentication has no audit record: strangers must not be able to
+        fill the audit log.
         """
         if isinstance(refusal, NotAuthenticated):
             self.metrics.authentication_failures.labels(refusal.code).inc()
             log().warning("authentication failed", reason=refusal.code, request_id=request_id)
         else:
+            self.metrics.refusals.labels(refusal.code).inc()
             log().info(
                 "request refused", reason=refusal.code, status=refusal.http_status, request_id=request_id
             )
+
+    def note_wire_refusal(self, reason: str) -> None:
+        """Count and log a connection that was ended before a request could be read."""
+        self.metrics.refusals.labels(reason).inc()
+        log().info("connection refused", reason=reason)
 
     def readiness(self) -> tuple[bytes, bool]:
         """Body of `/ready` and whether requests would be walked. Says states, never contents."""

@@ -84,7 +84,7 @@ class LimitSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
     redis_url: str = ""
     timeout_ms: int = 250
-    lease_seconds: int = 600
+    lease_seconds: int = 900
 
 
 class AuditSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

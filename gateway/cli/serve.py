@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import click
 import uvicorn
@@ -49,6 +53,28 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self._gateway = gateway
 
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take SIGTERM and SIGINT as the wish to stop.
+
+        uvicorn raises a caught signal again at the end, which would end the process before the audit log
+        is closed. A second signal gives up on running exchanges.
+        """
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """First signal: drain. Second: stop waiting."""
+        if self.should_exit:
+            self.force_exit = True
+        self.should_exit = True
+
     async def shutdown(self, sockets: object = None) -> None:
         """Stop admitting, finish what runs, then close."""
         self._gateway.begin_drain()
@@ -61,7 +87,12 @@ async def _serve(settings: Settings) -> int:
             build_app(gateway),
             host=settings.server.host,
             port=settings.server.port,
-            http=bounded_protocol(settings.server.max_header_bytes, settings.server.header_timeout_seconds),
+            http=bounded_protocol(
+                settings.server.max_header_bytes,
+                settings.server.header_timeout_seconds,
+                settings.server.body_timeout_seconds,
+                gateway.note_wire_refusal,
+            ),
             ws="none",
             lifespan="off",
             access_log=False,

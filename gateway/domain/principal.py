@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +14,7 @@ class Principal:
     """
 
     tenant: str
-    subject: str
+    subject: str = field(repr=False)
     subject_ref: str
     token_ref: str
     issuer: str

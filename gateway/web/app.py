@@ -18,6 +18,7 @@ from litestar.exceptions import (
     MethodNotAllowedException,
     NotFoundException,
 )
+from litestar.params import FromPath
 from litestar.response import Response
 from litestar.types import ASGIApp
 
@@ -84,7 +85,7 @@ async def list_models(request: AnyRequest) -> ASGIApp:
 
 
 @get("/v1/models/{name:str}")
-async def one_model(request: AnyRequest, name: str) -> ASGIApp:
+async def one_model(request: AnyRequest, name: FromPath[str]) -> ASGIApp:
     """One logical model."""
     return await _models(request, name)
 

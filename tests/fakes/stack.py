@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 import shutil
@@ -163,13 +164,17 @@ def start_gateway(
     extra: str = "",
     endpoint_extra: str = "",
     redis_url: str = "",
+    server_extra: str = "",
+    small_segments: bool = False,
+    obey_file_modes: bool = False,
     environ: Mapping[str, str] | None = None,
     pin: str | None = None,
     wait_ready: bool = True,
 ) -> GatewayProcess:
     """Start a gateway with its state in `directory` (kept from an earlier start, if there was one).
 
-    `extra` is TOML for the end of the settings; `endpoint_extra` for each destination's section.
+    `extra` is TOML for the end of the settings; `endpoint_extra` for each destination's section and
+    `server_extra` for the server's. `obey_file_modes`: even root is bound by permission bits.
     """
     state = LocalState(directory)
     prepare(state)
@@ -188,6 +193,9 @@ def start_gateway(
     )
     if endpoint_extra:
         text = re.sub(r"(\[destinations\.[^\]]+\]\n)", r"\1" + endpoint_extra + "\n", text)
+    text = text.replace("[server]\n", f"[server]\n{server_extra}\n")
+    if small_segments:
+        text = text.replace("[audit]\n", "[audit]\nsegment_bytes = 262144\n")
     state.settings.write_text(text + extra, encoding="utf-8")
     log_path = directory / "gateway.log"
     command = [sys.executable, "-m", "gateway.cli", "serve", str(state.settings)]
@@ -200,6 +208,7 @@ def start_gateway(
             stdout=log,
             stderr=log,
             env={**os.environ, "TIDEGATE_TEST_HOSTED_KEY": "hosted-key-of-the-tests", **(environ or {})},
+            preexec_fn=_obey_file_modes if obey_file_modes else None,  # noqa: PLW1509
         )
     gateway = GatewayProcess(process, f"http://127.0.0.1:{port}", state, log_path, policies)
     if wait_ready:
@@ -209,6 +218,12 @@ def start_gateway(
             gateway.stop()
             raise
     return gateway
+
+
+def _obey_file_modes() -> None:
+    """Drop CAP_DAC_OVERRIDE (1) from the bounding set, so that root loses it at exec."""
+    if os.geteuid() == 0:
+        ctypes.CDLL(None, use_errno=True).prctl(24, 1, 0, 0, 0)
 
 
 def wait_until_ready(gateway: GatewayProcess, seconds: float = 30.0) -> None:
