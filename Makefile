@@ -24,9 +24,9 @@ install-node: install ## Install the private node's own environment (CPU build o
 
 install-clients: tests/clients/node/node_modules/.installed ## Install the Node client that tests use
 
-tests/clients/node/node_modules/.installed: tests/clients/node/package.json tests/clients/node/package-lock.json $(VENV)/.installed
+tests/clients/node/node_modules/.installed: tests/clients/node/package.json tests/clients/node/package-lock.json tests/clients/node/.npmrc $(VENV)/.installed
 	@echo "installing the Node client for tests ..."
-	@cd tests/clients/node && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-audit --no-fund --silent
+	@cd tests/clients/node && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --loglevel=error >/dev/null
 	@touch $@
 
 run: install install-node ## Start Valkey, the private node and the gateway; print a request to paste
