@@ -135,9 +135,12 @@ def url_passwords(view: View, start: int, end: int) -> Spans:
     value = view.data[start:end]
     if _REFERENCE.search(value) or _PLACEHOLDER.search(value) or value.lower() in _COMMON_FILLERS:
         return
+    if b"[" in value or _EXAMPLE_HOST.match(view.data, end):
+        return
     yield start, end
 
 
+_EXAMPLE_HOST = re.compile(rb"@(?:[a-z0-9.-]+\.)?example(?:\.(?:com|org|net))?(?![a-z0-9.-])")
 _COMMON_FILLERS = frozenset(
     {b"password", b"pass", b"passwd", b"pwd", b"pw", b"secret", b"token", b"port", b"x"}
 )
@@ -151,6 +154,8 @@ def assigned_secrets(view: View, start: int, end: int) -> Spans:
     value = view.data[start:end].rstrip(b".,:!?")
     if len(value) < 8 or _REFERENCE.search(value) or _PLACEHOLDER.search(value) or _CODE_NAME.match(value):
         return
+    if view.data[end : end + 1] == b"(" or value.startswith(b":"):
+        return  # a call, a role of reStructuredText
     letters = sum(byte in b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ" for byte in value)
     is_mixed = 0 < letters < len(value) and len(set(value)) >= 6 and not value.startswith((b"//", b"http"))
     if is_mixed and not is_documented("aws-secret-access-key", view.text[start:end]):
@@ -163,12 +168,13 @@ SPOKEN = (
     rb"|wachtwoord|login|credentials)\b([^\r\n]{6,80})"
 )
 _TOKEN = re.compile(rb"[^\s\"'`<>,;]{6,}")
+_NOT_SPOKEN = re.compile(rb"[(\[/]")
 _SIGNS = frozenset(b"!@#$%^&*+=?~")
 
 
 def _is_password(value: bytes) -> bool:
     """Whether a word of a sentence is made as passwords are: letters, digits and signs, or mixed case."""
-    if b"://" in value or _REFERENCE.search(value) or _PLACEHOLDER.search(value) or b"(" in value:
+    if b"://" in value or _REFERENCE.search(value) or _PLACEHOLDER.search(value) or _NOT_SPOKEN.search(value):
         return False
     if value.count(b"@") == 1 and b"." in value.partition(b"@")[2]:
         return False  # a mail address

@@ -13,14 +13,12 @@ singly instead of normalising the whole keeps the offset map exact. Source: Unic
 
 from __future__ import annotations
 
-import base64
 import binascii
 import html
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Callable
-from itertools import accumulate
+from collections.abc import Callable, Iterator
 
 #: Longest replacement of one character (U+FDFA decomposes to 18; more is cut by no known character).
 MAX_EXPANSION = 18
@@ -112,6 +110,53 @@ class View:
         return (start, end) if self._origin is None else self._origin(start, end)
 
 
+class _OffsetMap:
+    """Way back through replacements of another length; worked out on the first question only.
+
+    `pieces` gives (start, end, new length) of each replaced piece, in order; the rest stands unchanged.
+    """
+
+    __slots__ = ("_in_spans", "_out_ends", "_out_starts", "_pieces", "_upward")
+
+    def __init__(
+        self,
+        pieces: Callable[[], Iterator[tuple[int, int, int]]],
+        upward: Callable[[int, int], tuple[int, int]] | None,
+    ) -> None:
+        self._pieces = pieces
+        self._upward = upward
+        self._in_spans: list[tuple[int, int]] | None = None
+        self._out_starts: list[int] = []
+        self._out_ends: list[int] = []
+
+    def _spans(self) -> list[tuple[int, int]]:
+        if self._in_spans is None:
+            self._in_spans = []
+            grown = 0
+            for start, end, length in self._pieces():
+                self._in_spans.append((start, end))
+                self._out_starts.append(start + grown)
+                grown += length - (end - start)
+                self._out_ends.append(end + grown)
+        return self._in_spans
+
+    def _place(self, offset: int, at_end: bool) -> int:
+        """Old offset of the character at `offset`: its first edge, or its last one."""
+        spans = self._spans()
+        piece = bisect_right(self._out_ends, offset)
+        if piece < len(spans) and offset >= self._out_starts[piece]:
+            return spans[piece][at_end]  # inside a replacement: all that it replaces
+        if piece == 0:
+            return offset + at_end
+        return spans[piece - 1][1] + offset - self._out_ends[piece - 1] + at_end
+
+    def origin(self, start: int, end: int) -> tuple[int, int]:
+        """Span of the text before the replacements, or of what lies above it."""
+        first = self._place(start, False)
+        last = max(first, self._place(end - 1, True)) if end > start else first
+        return (first, last) if self._upward is None else self._upward(first, last)
+
+
 def canonical(text: str, step: str = "plain", parent: View | None = None) -> View:
     """Canonical view of `text`. With `parent`, offsets go on through the parent's map.
 
@@ -121,16 +166,15 @@ def canonical(text: str, step: str = "plain", parent: View | None = None) -> Vie
     if text.isascii():
         return View(text, step, upward)
     plain = _NOT_ASCII.sub(_read_run, text)
-    ends: list[int] = []
 
-    def origin(start: int, end: int) -> tuple[int, int]:
-        if not ends:
-            ends.extend(accumulate(len(_TABLE[ord(character)]) for character in text))
-        first = bisect_right(ends, start)
-        last = first if end <= start else bisect_right(ends, end - 1) + 1
-        return (first, last) if upward is None else upward(first, last)
+    def pieces() -> Iterator[tuple[int, int, int]]:
+        for match in _NOT_ASCII.finditer(text):
+            for place, character in enumerate(match[0], match.start()):
+                length = len(_TABLE[ord(character)])
+                if length != 1:
+                    yield place, place + 1, length
 
-    return View(plain, step, origin)
+    return View(plain, step, _OffsetMap(pieces, upward).origin)
 
 
 # --- Decoded views -------------------------------------------------------------------------------------
@@ -143,66 +187,45 @@ ESCAPE_TRIGGER = (
 BASE64_TRIGGER = rb"[A-Za-z0-9+/_-]{15,}(?:\r?\n[A-Za-z0-9+/_-]{15,})*={0,2}"
 HEX_TRIGGER = rb"(?:[0-9A-Fa-f]{2}){9,}"
 
-#: Escapes of JSON, JavaScript, URLs and HTML, and control characters, which no reader sees.
+#: Escapes of JSON, JavaScript, URLs and HTML, and control characters, which no reader sees. The first class
+#: lets `re` skip from one candidate to the next; what follows looks back at which sign it was.
 _ESCAPE = re.compile(
-    r"(?P<percent>%[0-7][0-9A-Fa-f]|(?:%[89A-Fa-f][0-9A-Fa-f])+)"
-    r"|(?P<utf16>\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4})"
-    r"|\\u\{(?P<point>[0-9A-Fa-f]{1,6})\}"
-    r"|\\x(?P<byte>[0-9A-Fa-f]{2})"
-    r"|\\(?P<simple>[nrtbf\"'/\\])"
-    r"|(?P<entity>&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,8});?)"
-    r"|(?P<control>[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]+)"
+    r"[%\\&\x00-\x08\x0b\x0c\x0e-\x1f\x7f](?:"
+    r"(?<=%)(?:[0-7][0-9A-Fa-f]|[89A-Fa-f][0-9A-Fa-f](?:%[89A-Fa-f][0-9A-Fa-f])*)"
+    r"|(?<=\\)(?:u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}"
+    r"|u\{[0-9A-Fa-f]{1,6}\}|x[0-9A-Fa-f]{2}|[nrtbf\"'/\\])"
+    r"|(?<=&)(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,8});?"
+    r"|(?<=[\x00-\x1f\x7f])[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*)"
 )
 _SIMPLE = {"n": "\n", "r": "\r", "t": "\t", "b": "", "f": "\n"}
 
 
 def _unescape_one(match: re.Match[str]) -> str:
     found = match[0]
-    match match.lastgroup:
-        case "percent":
-            return binascii.unhexlify(found.replace("%", "")).decode("utf-8", "replace")
-        case "utf16":
-            units = binascii.unhexlify(found.replace("\\u", ""))
-            return units.decode("utf-16-be", "replace")
-        case "point" | "byte":
-            code = int(match[match.lastgroup], 16)
-            return chr(code) if code < 0x110000 else found
-        case "simple":
-            return _SIMPLE.get(match["simple"], match["simple"])
-        case "entity":
-            return html.unescape(found)
-        case _:
-            return ""
+    sign, kind = found[0], found[1:2]
+    if sign == "%":
+        return binascii.unhexlify(found.replace("%", "")).decode("utf-8", "replace")
+    if sign == "&":
+        return html.unescape(found)
+    if sign != "\\":
+        return ""
+    if kind == "x" or found.startswith("\\u{"):
+        code = int(found[2:].strip("{}"), 16)
+        return chr(code) if code < 0x110000 else found
+    if kind == "u":
+        return binascii.unhexlify(found.replace("\\u", "")).decode("utf-16-be", "replace")
+    return _SIMPLE.get(kind, kind)
 
 
 def unescaped(view: View) -> View:
     """View with one layer of escapes undone. Source: RFC 8259 §7, RFC 3986 §2.1, HTML §13.5."""
-    text = _ESCAPE.sub(_unescape_one, view.text)
-    out_starts: list[int] = []  # where each replacement begins in the new text, and where it ends …
-    out_ends: list[int] = []
-    in_spans: list[tuple[int, int]] = []  # … and where the escape stood in the old one
+    source = view.text
+    text = _ESCAPE.sub(_unescape_one, source)
 
-    def place(offset: int, at_end: bool) -> int:
-        """Old offset of the character at `offset`: its first edge, or its last one."""
-        piece = bisect_right(out_ends, offset)
-        if piece < len(out_ends) and offset >= out_starts[piece]:
-            return in_spans[piece][at_end]  # inside a replacement: the whole escape
-        if piece == 0:
-            return offset + at_end
-        return in_spans[piece - 1][1] + offset - out_ends[piece - 1] + at_end
+    def pieces() -> Iterator[tuple[int, int, int]]:
+        return ((*match.span(), len(_unescape_one(match))) for match in _ESCAPE.finditer(source))
 
-    def origin(start: int, end: int) -> tuple[int, int]:
-        if not in_spans:  # worked out on the first finding only
-            grown = 0
-            for match in _ESCAPE.finditer(view.text):
-                in_spans.append(match.span())
-                out_starts.append(match.start() + grown)
-                grown += len(_unescape_one(match)) - (match.end() - match.start())
-                out_ends.append(match.end() + grown)
-        first = place(start, False)
-        return view.origin(first, max(first, place(end - 1, True)) if end > start else first)
-
-    return canonical(text, "unescaped", View(text, "unescaped", origin))
+    return canonical(text, "unescaped", View(text, "unescaped", _OffsetMap(pieces, view.origin).origin))
 
 
 def _readable(raw: bytes) -> str | None:
@@ -225,8 +248,8 @@ _TO_STANDARD = str.maketrans("-_", "+/", "\r\n=")
 
 
 def _base64_bytes(blob: str) -> bytes:
-    digits = blob.translate(_TO_STANDARD)
-    return base64.b64decode(digits[: len(digits) - (len(digits) % 4 == 1)] + "=" * (-len(digits) % 4 % 3))
+    digits = blob if blob.isalnum() else blob.translate(_TO_STANDARD)
+    return binascii.a2b_base64(digits[: len(digits) - (len(digits) % 4 == 1)] + "=" * (-len(digits) % 4 % 3))
 
 
 def _blob_view(view: View, step: str, text: str, start: int, end: int) -> View:
@@ -247,11 +270,15 @@ def from_base64(view: View, start: int, end: int) -> View | None:
     strings of something binary. None: not even those.
     """
     blob = view.text[start:end]
-    readings = [_base64_bytes(blob[shift:]) for shift in range(min(4, len(blob) - 14))]
-    for raw in readings:
+    if blob.lower() == blob or blob.upper() == blob:
+        return None  # names of code, hashes and paths; no encoded text is of one case
+    readings: list[bytes] = []
+    for shift in range(min(4, len(blob) - 14)):
+        raw = _base64_bytes(blob[shift:])
         text = _readable(raw)
         if text is not None:
             return _blob_view(view, "base64", text, start, end)
+        readings.append(raw)
     if "\n" in blob:
         readings += [_base64_bytes(line) for line in blob.split("\n")]
     strings = [found for raw in readings for found in _STRINGS.findall(raw)]
@@ -290,6 +317,9 @@ def is_opaque(blob: str) -> bool:
     """
     if len(blob) < 256 or len(set(blob)) < 24:
         return False
+    lines = blob.split()
+    if any(len(line) < 40 or len(line) != len(lines[0]) for line in lines[:-1]):
+        return False  # a list of names, not a broken blob
     raw = _base64_bytes(blob)
     is_der = raw[:2] == b"\x30\x82" and int.from_bytes(raw[2:4], "big") + 4 == len(raw)
     return not is_der and not raw.startswith(_PUBLIC_BLOB)

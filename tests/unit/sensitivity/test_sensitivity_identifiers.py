@@ -141,7 +141,7 @@ IBANS = [
 @pytest.mark.parametrize("number", IBANS)
 def test_finds_ibans_compact_grouped_and_in_lower_case(number: str) -> None:
     spaced = " ".join(number[place : place + 4] for place in range(0, len(number), 4))
-    for written in (number, spaced, number.lower(), spaced.replace(" ", "-")):
+    for written in (number, spaced, number.lower(), spaced.replace(" ", "-"), " ".join(number)):
         assert matched(f"to {written}, please") == [written]
         assert kinds(written) == ["iban"]
 
