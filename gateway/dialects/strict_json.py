@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -164,16 +165,13 @@ def _translate(message: str) -> RequestRefused:
     if head.startswith("Expected "):
         # These sentences are made of type names and bounds of our own structs only.
         return refuse_value(path, "e" + head[1:])
-    if head.startswith(("Integer value out of range", "Number out of range")):
-        return refuse_value(path, "the number is out of range")
     return refuse_value(path, "not one of the accepted words")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        seen: set[str] = set()
-        name = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+        name = Counter(key for key, _ in pairs).most_common(1)[0][0]
         shown = name if _NAME.fullmatch(name) else "(unprintable)"
         raise RequestRefused(
             f"The field `{shown}` stands twice in one object; send it once.",
