@@ -115,22 +115,3 @@ def _tags(field: Field) -> frozenset[Tag]:
 
 def _count(field: Field | None) -> int:
     return 0 if field is None else field.integer(0, MAX_TOKENS)
-
-
-def lowest_facts(tenant: str, model: str) -> Facts:
-    """Facts of a plain chat request with nothing in it, to start from."""
-    nothing: frozenset[str] = frozenset()
-    return Facts(
-        tenant,
-        nothing,
-        nothing,
-        Label(Level.PUBLIC),
-        model,
-        ENDPOINTS[0],
-        False,
-        nothing,
-        None,
-        0,
-        0,
-        nothing,
-    )

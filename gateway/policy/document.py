@@ -59,12 +59,12 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """One value. `style` is the YAML quote sign (`'`, `"`, `|`, `>`) or empty for a plain one."""
+    """One value. `text_mark` is where the first character of a text stands (behind a quote sign, on the
+    line below a `|`) when all others can be found by counting from it, else None (escapes, folding)."""
 
     mark: Mark
     value: Value
-    style: str = ""
-    is_one_line: bool = True
+    text_mark: Mark | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def parse(text: str, file: str) -> Node:
     Bounds: `MAX_BYTES`, `MAX_DEPTH`, `MAX_NODES`. Raises `ConfigurationError` with line and column.
     """
     raw = _checked_bytes(text, file)
-    builder = _Builder(file)
+    builder = _Builder(file, raw)
     try:
         for event in yaml.parse(raw, Loader=yaml.CSafeLoader):
             builder.take(event)
@@ -180,9 +180,11 @@ class _Open:
 class _Builder:
     """Folds parser events into a tree. Uses a stack of its own, so depth cannot exhaust Python's."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, raw: bytes) -> None:
         self.root: Node | None = None
         self._file = file
+        self._raw = raw
+        self._lines: list[bytes] = []
         self._stack: list[_Open] = []
         self._node_count = 0
 
@@ -224,7 +226,19 @@ class _Builder:
     def _scalar(self, event: yaml.ScalarEvent, mark: Mark) -> None:
         style = str(event.style or "")
         value = self._resolve(event.value, mark) if style in {"", ":"} else event.value
-        self._put(Scalar(mark, value, style, _mark(event.end_mark).line == mark.line))
+        self._put(Scalar(mark, value, self._text_mark(event.value, style, mark, _mark(event.end_mark))))
+
+    def _text_mark(self, text: str, style: str, mark: Mark, end: Mark) -> Mark | None:
+        if style == "|":
+            self._lines = self._lines or self._raw.split(b"\n")
+            first = self._lines[mark.line] if mark.line < len(self._lines) else b""
+            indent = len(first) - len(first.lstrip(b" "))
+            # Blank first lines and an explicit indent (`|2`) keep spaces: then the lines differ.
+            same = text[:1] not in {"", "\n"} and first[indent:] == text.split("\n", 1)[0].encode("utf-8")
+            return Mark(mark.line + 1, indent + 1) if same else None
+        quote = 1 if style in {"'", '"'} else 0
+        is_literal = end.line == mark.line and end.column - mark.column == len(text) + 2 * quote
+        return Mark(mark.line, mark.column + quote) if is_literal else None
 
     def _resolve(self, word: str, mark: Mark) -> Value:
         if word in _WORDS:

@@ -97,14 +97,14 @@ class Condition:
 class Ladder:
     """Conditions in order, asked in few evaluations. Built by `ladder`."""
 
-    _steps: tuple[tuple[int, int, Any], ...]
+    _steps: tuple[tuple[int, Any], ...]
 
     def first(self, bound: Any) -> int:
         """Index of the first condition that holds, -1 for none. Raises `ConditionFailed` when one that
         comes before it cannot be evaluated."""
-        for start, count, program in self._steps:
+        for start, program in self._steps:
             answer = _run(program, bound)
-            if type(answer) is not int or not -1 <= answer < count:
+            if type(answer) is not int:
                 raise ConditionFailed(str(answer)[:200])
             if answer >= 0:
                 return start + answer
@@ -157,7 +157,7 @@ def compile_condition(source: str) -> Condition:
 
 def ladder(conditions: Sequence[Condition]) -> Ladder:
     """The conditions as one ladder. Order is kept."""
-    steps: list[tuple[int, int, Any]] = []
+    steps: list[tuple[int, Any]] = []
     for start, group in _groups(conditions):
         steps.extend(_joined(start, group))
     return Ladder(tuple(steps))
@@ -178,11 +178,11 @@ def _groups(conditions: Sequence[Condition]) -> Iterator[tuple[int, list[Conditi
         yield len(conditions) - len(group), group
 
 
-def _joined(start: int, group: list[Condition]) -> list[tuple[int, int, Any]]:
+def _joined(start: int, group: list[Condition]) -> list[tuple[int, Any]]:
     # The line break ends a comment that a condition may close with.
     text = " : ".join(f"({one.source}\n) ? {index}" for index, one in enumerate(group)) + " : -1"
     try:
-        return [(start, len(group), _compile(text))]
+        return [(start, _compile(text))]
     except ConditionRefused:
         if len(group) == 1:
             raise

@@ -148,10 +148,9 @@ def _condition(field: Field) -> Condition:
     try:
         return compile_condition(source)
     except ConditionRefused as error:
-        node = field.node
-        if isinstance(node, Scalar) and node.is_one_line and node.style in {"", "'"} and error.line == 1:
-            column = node.mark.column + (1 if node.style else 0) + error.column - 1
-            place = Mark(node.mark.line, column)
+        start = field.node.text_mark if isinstance(field.node, Scalar) else None
+        if start is not None:
+            place = Mark(start.line + error.line - 1, start.column + error.column - 1)
             raise fault(field.file, place, field.path, error.expected, error.found) from None
         found = f"{error.found} (line {error.line}, column {error.column} of the condition)"
         raise field.fault(error.expected, found) from None

@@ -17,7 +17,8 @@ from tests.fakes.policy_pack import pack
 
 YAML_PIECES = [
     "a", "b: ", "- ", "? ", "[", "]", "{", "}", ", ", ": ", "\n", "\n  ", "\n    ", "'", '"', "|", ">",
-    "|2-\n", "&x ", "*x", "!!str ", "!t ", "%YAML 1.2\n", "---\n", "...\n", "#c", "1", "1e9", "0x", "~", "true",
+    "|2-\n", "&x ",
+    "*x", "!!str ", "!t ", "%YAML 1.2\n", "---\n", "...\n", "#c", "1", "1e9", "0x", "~", "true",
     "\t", "\r", "\x00", "\u2028", "\ud800", "\x85", "é", "<<: ", "\\", "@", "`",
 ]  # fmt: skip
 texts = st.one_of(st.text(max_size=200), st.lists(st.sampled_from(YAML_PIECES), max_size=80).map("".join))

@@ -45,7 +45,35 @@ def test_keeps_the_place_of_every_key_and_value() -> None:
     value = inner.entries["b"]
     assert isinstance(value, Scalar)
     assert (inner.key_marks["b"].line, inner.key_marks["b"].column) == (3, 5)
-    assert (value.mark.line, value.mark.column, value.style) == (3, 8, "'")
+    assert (value.mark.line, value.mark.column) == (3, 8)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a: level > 1  # why\n", (1, 4)),
+        ("a: 'level > 1'\n", (1, 5)),
+        ('a: "level > 1"\n', (1, 5)),
+        ("a: |\n    level > 1\n    && stream\n", (2, 5)),
+        ("a: |-  # why\n  é > 1\n", (2, 3)),
+        ("a: 'it''s'\n", None),
+        ('a: "\\x41"\n', None),
+        ("a: level >\n  1\n", None),
+        ("a: >\n  level\n  > 1\n", None),
+        ("a: |1\n   x\n", None),
+        ("a: |\n\n  x\n", None),
+        ("a: ''\n", (1, 5)),
+    ],
+)
+def test_knows_where_a_text_starts_when_its_characters_can_be_counted(
+    text: str, place: tuple[int, int] | None
+) -> None:
+    tree = parse(text, "a.yaml")
+    assert isinstance(tree, Mapping)
+    value = tree.entries["a"]
+    assert isinstance(value, Scalar)
+    mark = value.text_mark
+    assert (mark and (mark.line, mark.column)) == place
 
 
 def test_reads_windows_line_ends_as_one_break() -> None:

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.domain.decision import Denial, Permit
 from gateway.domain.label import UNKNOWN, Level, Tag
 from gateway.policy.compile import compile_bundle
-from gateway.policy.compiled import CompiledPolicy
+from gateway.policy.compiled import CompiledPolicy, Memory
 from gateway.policy.evaluate import evaluate, private_only, servable_models, warm
 from tests.fakes.policy_pack import ALL, DESTINATIONS, MODELS, RULES, facts, pack
 
@@ -142,6 +144,14 @@ def test_leaves_out_places_that_this_deployment_does_not_have() -> None:
     assert permitted(evaluate(policy(), facts(), frozenset({"hosted"}))) == ["hosted"]
 
 
+def test_compares_the_clearance_again_even_when_the_compiler_were_wrong() -> None:
+    compiled = policy()
+    ordinary = compiled.rules[1]
+    unsound = replace(compiled, rules=(replace(ordinary, highest=Level.RESTRICTED),), memory=Memory())
+    assert permitted(evaluate(unsound, facts(Level.RESTRICTED), ALL)) == ["private"]
+    assert denied(evaluate(unsound, facts(Level.RESTRICTED), frozenset({"hosted"}))).code == "no-destination"
+
+
 @pytest.mark.parametrize("configured", [frozenset[str](), frozenset({"hosted"}), frozenset({"elsewhere"})])
 def test_sensitive_request_without_its_place_goes_nowhere(configured: frozenset[str]) -> None:
     refused = denied(evaluate(policy(), facts(Level.RESTRICTED), configured))
@@ -158,9 +168,9 @@ def test_extension_field_leaves_out_places_that_do_not_take_it() -> None:
 
 
 def test_field_that_no_place_takes_is_named() -> None:
-    asked = facts(extensions=frozenset({"top_k", "zeta", "beta"}))
+    asked = facts(extensions=frozenset({"top_k", "zeta"}))
     refused = denied(evaluate(policy(), asked, ALL))
-    assert (refused.code, refused.status, refused.param) == ("unsupported-field", 400, "beta")
+    assert (refused.code, refused.status, refused.param) == ("unsupported-field", 400, "zeta")
     only_hosted = denied(evaluate(policy(), facts(extensions=frozenset({"top_k"})), frozenset({"hosted"})))
     assert only_hosted.param == "top_k"
 

@@ -137,6 +137,16 @@ def test_ladder_takes_conditions_that_are_too_deep_to_be_joined() -> None:
     assert [steps.first(bind(facts(prompt_tokens=index))) for index in range(21)] == [*range(20), -1]
 
 
+def test_ladder_keeps_the_order_around_a_loop() -> None:
+    loop = compile_condition("tools.exists(tool, tool == 'a')")
+    steps = ladder([compile_condition("prompt_tokens == 1"), loop, compile_condition("prompt_tokens < 3")])
+    tools = frozenset({"a"})
+    assert steps.first(bind(facts(prompt_tokens=1, tools=tools))) == 0
+    assert steps.first(bind(facts(prompt_tokens=2, tools=tools))) == 1
+    assert steps.first(bind(facts(prompt_tokens=2))) == 2
+    assert steps.first(bind(facts(prompt_tokens=3))) == -1
+
+
 def test_ladder_gives_each_loop_its_own_budget() -> None:
     loop = "tools.exists(a, tools.exists(b, a + b == '{}'))"
     steps = ladder([compile_condition(loop.format(index)) for index in range(16)] + conditions(1))
