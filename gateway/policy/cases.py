@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.domain.decision import Denial, Facts, Permit
-from gateway.domain.label import Label, Level, Tag
+from gateway.domain.label import Label, Tag
 from gateway.policy.document import parse
 from gateway.policy.fields import Field, Section
 
