@@ -56,7 +56,8 @@ def wilson(hits: int, n: int) -> Rate:
     scale = 1 + _Z * _Z / n
     centre = (share + _Z * _Z / (2 * n)) / scale
     half = _Z * math.sqrt(share * (1 - share) / n + _Z * _Z / (4 * n * n)) / scale
-    return Rate(share, max(0.0, centre - half), min(1.0, centre + half), n)
+    # Rounding must not push a bound past the share itself (0 of n, n of n).
+    return Rate(share, max(0.0, min(share, centre - half)), min(1.0, max(share, centre + half)), n)
 
 
 def score(judged: Sequence[Judged], level: Level) -> Score:
