@@ -31,6 +31,7 @@ from gateway.output.shapes import (
     Joint,
     first_trigger,
     fold,
+    hides_in_escapes,
     is_long_key,
     is_pem_body,
     is_plain,
@@ -263,26 +264,32 @@ class Hold:
         if mask is None:
             return False
         self._armed = 0
-        self._mode = _Mode.PROSE if end else _Mode.PEM
         self._render(segment, [mask], pieces)
+        if not end:
+            self._swallow_from(segment, _Mode.PEM)
         return True
 
     def _overflow(self, view: str, pieces: list[Piece]) -> None:
         """Decide the older half of a held text that has reached the bound."""
         self._held = ""
+        self._mode = _Mode.PROSE
         if self._is_key_body(view, pieces):
             return
         masks = self._masks(view, "")
-        if is_long_key(self._lead(view)):
-            # fail-closed: it begins like a key and is longer than what can be held to see its end.
-            mask = self._judge.open_secret("long-key", 0, len(view))
+        reaches_end = bool(masks) and masks[-1].end == len(view)
+        is_key = is_long_key(self._lead(view))
+        if not reaches_end and (is_key or hides_in_escapes(view)):
+            # fail-closed: it begins like a key, or hides what it is, and does not end within the bound.
+            mask = self._judge.open_secret("long-key" if is_key else "escaped-text", 0, len(view))
             masks = masks if mask is None else [mask]
+            reaches_end = mask is not None
         in_number = self._is_json and not self._quotes % 2
-        if masks and (masks[-1].end == len(view) or in_number):
-            self._mode = _Mode.TOKEN
+        if reaches_end or (masks and in_number):
             self._render(view, masks, pieces)
+            self._swallow_from(view, _Mode.TOKEN)
             return
         cut = self._cut(view, masks)
+        self._mode = _Mode.HELD
         self._held = view[cut:]
         self._seen = max(self._seen - cut, 0)
         self._clean = 0
@@ -311,6 +318,12 @@ class Hold:
             self._held = ""
 
     # --- swallowing ------------------------------------------------------------------------------------
+
+    def _swallow_from(self, segment: str, mode: _Mode) -> None:
+        """Swallow on behind a masked segment, whose last characters may begin an escape or the end marker."""
+        if self._mode is not _Mode.STOPPED:
+            self._mode = mode
+            self._raw = segment[-LEFT:]
 
     def _swallow(self, rest: str, end: int, pieces: list[Piece]) -> str:
         """Drop `rest[:end]`."""

@@ -251,13 +251,26 @@ def is_long_key(lead: str) -> bool:
 
 
 _NUMBER = re.compile(r"\d+(?:[.,:/\-\u2013]\d+){0,2}[ \n.,:%()/+\-\u2013\u00b0]*", re.ASCII)
+_ALNUM_HEX = r"(?:3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa])"
+_NEEDLESS_ESCAPE = re.compile(
+    rf"(?:\\u00|\\x|%|&#[xX]0{{0,4}}){_ALNUM_HEX}|&#0{{0,4}}(?:4[89]|5[0-7]|6[5-9]|[78]\d|9[07-9]|1[01]\d|12[0-2])\b"
+)
+#: Letters and digits written as escapes in one token: more is not an accident.
+_NEEDLESS_ESCAPES = 8
+
+
+def hides_in_escapes(held: str) -> bool:
+    """Whether letters and digits, which need no escape, are written as escapes throughout the held text."""
+    return len(_NEEDLESS_ESCAPE.findall(held)) >= _NEEDLESS_ESCAPES
+
+
 # What a bare number stands behind; anything else may make it the end of a password or a code.
 _BEFORE_NUMBER = frozenset(("", *" \t\n([{\"'`*|>,$\u00a3\u20ac~"))
 _SIX_DIGITS = re.compile(r"\d(?:\D{0,3}\d){5}")
 _NAME = re.compile(r"[A-Za-z_]*[0-9]{0,2}")
 _FRACTION = re.compile(r"-?\d{1,6}\.\d+", re.ASCII)
 _FLOAT = re.compile(r"-?\d{1,2}\.\d{13,17}", re.ASCII)
-_NINE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){8}")
+_NINE_DIGITS_LAST = re.compile(r"\d(?:\D{0,3}\d){8}\D{0,3}\Z")
 #: Characters behind a long number in which words may say what it is. Detectors look at 32.
 RIGHT = 40
 
@@ -269,9 +282,9 @@ def is_small_number(left: str, held: str) -> bool:
     """
     if left[-1:] not in _BEFORE_NUMBER:
         return False
-    if _NUMBER.fullmatch(held) is not None:
-        return _SIX_DIGITS.search(left[-24:] + held) is None
-    return _FLOAT.fullmatch(held) is not None and _SIX_DIGITS.search(left[-8:]) is None
+    if _FLOAT.fullmatch(held) is not None:
+        return _SIX_DIGITS.search(left[-8:]) is None
+    return _NUMBER.fullmatch(held) is not None and _SIX_DIGITS.search(left[-24:] + held) is None
 
 
 def is_short_name(left: str, before: int, held: str) -> bool:
@@ -286,4 +299,6 @@ def is_short_name(left: str, before: int, held: str) -> bool:
 
 def may_be_named_later(left: str, held: str) -> bool:
     """Whether the held text ends a number so long that words behind it may make it an identifier."""
-    return _FRACTION.fullmatch(held) is None and _NINE_DIGITS.search(left[-24:] + held) is not None
+    return (
+        _FRACTION.fullmatch(held) is None and _NINE_DIGITS_LAST.search((left[-24:] + held)[-64:]) is not None
+    )

@@ -81,7 +81,7 @@ class _Text:
 
 
 class StreamFilter:
-    """Output filter of one exchange (`gateway.pipeline.ports.OutputFilter`).
+    """Output filter of one exchange (`gateway.domain.stream.OutputFilter`).
 
     `budget_ns` bounds the scans of one event, per 4,096 characters of it begun. Held back per text: at
     most the profile's `hold_chars`, and the delta that brought them when it has logprobs.
