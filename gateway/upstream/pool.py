@@ -61,7 +61,7 @@ class _Line:
     endpoint: Endpoint
     chat_url: httpx.URL
     transport: AiohttpTransport
-    headers: list[tuple[bytes, bytes]]
+    headers: list[tuple[bytes, bytes]] = field(repr=False)  # holds the credential
     breaker: Breaker = field(default_factory=Breaker)
 
 
