@@ -12,6 +12,7 @@ import secrets
 import sys
 import tempfile
 from collections.abc import Callable
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
@@ -111,6 +112,7 @@ def _serve(options: argparse.Namespace) -> int:
             host=options.host,
             port=options.port,
             cores=sorted(os.sched_getaffinity(0)),
+            plugins=entry_points(group="vllm.general_plugins").names,
             inherited=inherited,
         )
         plan = compose(profile, _geometry(model_folder / "config.json"), place)

@@ -12,7 +12,7 @@ Invariants
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -56,7 +56,8 @@ class LayoutRefusal:
 class Surroundings:
     """Facts of the place that a plan needs; all paths are text.
 
-    `run_folder` is short (sockets live in it) and of this run alone; `cores` are the usable CPU numbers.
+    `run_folder` is short (sockets live in it) and of this run alone; `cores` are the usable CPU numbers;
+    `plugins` are the names that the interpreter's environment registers for vLLM.
     """
 
     interpreter: str
@@ -67,12 +68,13 @@ class Surroundings:
     host: str
     port: int
     cores: Sequence[int]
+    plugins: Collection[str]
     inherited: Mapping[str, str]
 
 
 def compose(profile: Profile, geometry: ModelGeometry, place: Surroundings) -> LaunchPlan | LayoutRefusal:
     """The launch plan of `profile` for a model of `geometry` at `place`, or why there is none."""
-    reason = layout_refusal(profile, geometry, len(place.cores))
+    reason = layout_refusal(profile, geometry, len(place.cores)) or _plugin_refusal(profile, place.plugins)
     if reason is not None:
         return LayoutRefusal(profile.name, reason)
     return LaunchPlan(
@@ -151,6 +153,15 @@ def _cache_refusal(profile: Profile, geometry: ModelGeometry) -> str | None:
 def _core_refusal(profile: Profile, ranks: int, core_count: int) -> str | None:
     if profile.device == "cpu" and core_count < ranks:
         return f"{ranks} CPU ranks need a core each, but this process may use {core_count}"
+    return None
+
+
+def _plugin_refusal(profile: Profile, plugins: Collection[str]) -> str | None:
+    if profile.device == "cpu" and profile.parallel.experts and CPU_PLUGIN not in plugins:
+        return (
+            f"expert parallelism on CPUs needs the plug-in {CPU_PLUGIN}, which this environment does "
+            "not register; run `make install-node` and start from .venv-node"
+        )
     return None
 
 

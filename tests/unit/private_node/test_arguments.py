@@ -54,6 +54,7 @@ def surroundings(cores: tuple[int, ...] = (0, 1)) -> Surroundings:
         host="127.0.0.1",
         port=8100,
         cores=cores,
+        plugins={CPU_PLUGIN},
         inherited={"PATH": "/bin", "HOME": "/home/x", "OPENAI_API_KEY": SECRET, "VLLM_API_KEY": SECRET},
     )
 
@@ -226,6 +227,14 @@ def replace_cache(profile: Profile, kv_cache_bytes: int) -> Profile:
         memory=Memory(kv_cache_bytes=kv_cache_bytes, max_model_tokens=profile.memory.max_model_tokens),
         parallel=profile.parallel,
     )
+
+
+def test_refuses_spread_experts_on_cpu_without_the_plugin() -> None:
+    bare = replace(surroundings(), plugins=())
+    refusal = compose(cpu_profile(), REFERENCE, bare)
+    assert isinstance(refusal, LayoutRefusal)
+    assert "make install-node" in str(refusal)
+    assert isinstance(compose(layout(cpu_profile(), tensor=2), REFERENCE, bare), LaunchPlan)
 
 
 def test_copies_kv_heads_when_ranks_outnumber_them() -> None:
