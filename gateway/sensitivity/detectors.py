@@ -19,7 +19,7 @@ from typing import Protocol
 from gateway.domain.finding import Finding
 from gateway.domain.label import Label, Level, Tag
 from gateway.errors import ConfigurationError
-from gateway.sensitivity import examples, identifiers, secrets, views
+from gateway.sensitivity import examples, identifiers, national, secrets, views
 from gateway.sensitivity.engine import PatternEngine, open_engine
 from gateway.sensitivity.rule import Rule
 
@@ -175,7 +175,7 @@ class DetectorSet:
 
 
 #: Every row that the product carries.
-RULES: tuple[Rule, ...] = identifiers.RULES + secrets.RULES
+RULES: tuple[Rule, ...] = identifiers.RULES + national.RULES + secrets.RULES
 
 
 def build_detectors(engine: str = "hyperscan", extra: Sequence[Detector] = ()) -> DetectorSet:

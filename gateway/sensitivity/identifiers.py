@@ -17,7 +17,7 @@ from stdnum.iso7064 import mod_97_10
 from gateway.domain.label import Tag
 from gateway.sensitivity import numbers
 from gateway.sensitivity.examples import is_documented
-from gateway.sensitivity.rule import Rule, Spans, confidential, has_context, is_word_byte, restricted, words
+from gateway.sensitivity.rule import Rule, Spans, Words, confidential, has_context, is_word_byte, restricted
 from gateway.sensitivity.views import View
 
 # --- Payment cards -------------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ for _low, _high, _lengths in _ISSUERS:
     _spread = 10 ** (4 - len(str(_low)))
     for _prefix in range(_low * _spread, (_high + 1) * _spread):
         _LENGTHS_BY_PREFIX[str(_prefix)] = _LENGTHS_BY_PREFIX.get(str(_prefix), frozenset()) | _lengths
-_CARD_WORDS = words(
+_CARD_WORDS = Words(
     r"cards?", "cc", "pan", "visa", "mastercard", "master card", "amex", "american express", "maestro",
     "discover", "diners", "jcb", "unionpay", "cardholder", "credit", "debit", "kreditkarte",
     "kartennummer", "karte", "carte", "tarjeta", "carta", "cartao", "creditcard", "cardnumber", "ccnum",
@@ -98,12 +98,13 @@ def payment_cards(view: View, start: int, end: int) -> Spans:
     """Card numbers in a run of digits.
 
     Without a word beside it a number needs an issuer, 14 digits or more (EAN codes of 13 begin with 4 too),
-    a usual grouping and free edges. With a word any 12 to 19 digits with a right check digit will do.
+    a usual grouping and free edges. With a word any 12 to 19 digits will do that begin with 0 or 2 to 6 and
+    have a right check digit.
     """
     run = numbers.read_run(view, start, end)
     for window in numbers.windows(run, 12, 19):
         digits = window.digits
-        named = window.has_context(_CARD_WORDS)
+        named = digits[0] in "023456" and window.has_context(_CARD_WORDS)
         if not (named or (len(digits) > 13 and has_issuer(digits))) or luhn.checksum(digits) != 0:
             continue
         plain = (
@@ -135,7 +136,7 @@ IBAN_LENGTHS = {
 _IBAN_SEPARATORS = b" \t\r\n._/-"
 #: Only the beginning, so that one false start does not swallow a true one.
 IBAN_START = (
-    rb"(?i)(?:" + "|".join(sorted(IBAN_LENGTHS)).encode() + rb")[ ._:/-]{0,2}[0-9][ ._-]?[0-9]"
+    rb"(?i)(?:" + "|".join(sorted(IBAN_LENGTHS)).encode() + rb")[ \t\r\n._:/-]{0,2}[0-9][ ._-]?[0-9]"
     rb"(?:[ \t\r\n._/-]{0,3}[A-Z0-9]){4}"
 )
 #: The same written character by character. Apart, because it would double the cost of the other.
@@ -174,8 +175,8 @@ def ibans(view: View, start: int, end: int) -> Spans:
 
 # --- National numbers ----------------------------------------------------------------------------------
 
-_SSN_WORDS = words(
-    "ssn", "ss#", "social", "social security", "socsec", "soc sec", "tax ?id", "tin", "itin", "taxpayer",
+_SSN_WORDS = Words(
+    "ssn", "ss#", "social security", "socsec", "soc sec", "tax ?id", "tin", "itin", "taxpayer",
     r"social[_ ]?security(?:[_ ]?(?:no|number|num))?", "ss ?no",
 )  # fmt: skip
 _SSN_GROUPS = ((3, 2, 4), (3, 6), (5, 4), (9,), (1,) * 9)
@@ -210,8 +211,8 @@ def us_ssns(view: View, start: int, end: int) -> Spans:
             yield window.start, window.end
 
 
-_NHS_WORDS = words("nhs", "nhs[_ ]?(?:no|number|num)", "patient", "gp", "health", "medical", "chi")
-_PHONE_WORDS = words(
+_NHS_WORDS = Words("nhs", "nhs[_ ]?(?:no|number|num)", "patient", "gp", "health", "medical", "chi")
+_PHONE_WORDS = Words(
     "phones?", "tel", "telephone", "mobile", "cell", "cellphone", "call", "called", "calling", "dial",
     "fax", "whatsapp", "sms", "text me", "ring", "contact", "reach", "telefon", "handy", "mobil",
     "rufnummer", "anruf", "portable", "appel(?:ez|er)?", "telefono", "movil", "llam(?:ar|e|a)",

@@ -2,9 +2,9 @@
 
 Invariants
 1. A strand is the texts of a conversation in order, or those of one speaker alone.
-2. Texts are joined without the blanks they begin and end with; where a digit meets a letter at a seam there
-   is a second reading that keeps them apart. Of a long text only both ends take part: its middle was
-   scanned with the part itself and touches no seam.
+2. Texts are joined without the blanks they begin and end with; where that could hide the ends of a number
+   there are further readings. Of a long text only both ends take part: its middle was scanned with the
+   part itself and touches no seam.
 3. Blocks are cut at fixed places from the beginning, so that a longer conversation repeats earlier blocks
    exactly, and a cache knows them. Neighbouring blocks overlap by `OVERLAP`, longer than any identifier.
 """
@@ -100,15 +100,28 @@ def _join(texts: Sequence[tuple[str, str]], apart: bool = False) -> Strand:
     return Strand("".join(pieces), tuple(stretches))
 
 
-def _has_mixed_seam(texts: Sequence[tuple[str, str]]) -> bool:
-    bodies = [body for _, text in texts if (body := text.strip())]
-    return any(_is_mixed(before, after) for before, after in pairwise(bodies))
+def _in_pairs(texts: Sequence[tuple[str, str]]) -> Strand:
+    """Each text joined to the next one only, pair by pair."""
+    pieces: list[str] = []
+    stretches: list[_Stretch] = []
+    at = 0
+    for pair in pairwise(texts):
+        strand = _join(pair, apart=True)
+        pieces += (strand.text, _GAP)
+        stretches += [replace(stretch, at=stretch.at + at) for stretch in strand.stretches]
+        at += len(strand.text) + len(_GAP)
+    return Strand("".join(pieces), tuple(stretches))
 
 
 def _readings(texts: Sequence[tuple[str, str]]) -> Iterator[Strand]:
+    """All as one; apart, where a digit meets a letter; in pairs, where digits meet digits."""
     yield _join(texts)
-    if _has_mixed_seam(texts):
+    filled = [(path, body) for path, text in texts if (body := text.strip())]
+    seams = [(before[-1], after[0]) for (_, before), (_, after) in pairwise(filled)]
+    if any(_is_mixed(*seam) for seam in seams):
         yield _join(texts, apart=True)
+    if len(seams) > 1 and any(left.isdigit() and right.isdigit() for left, right in seams):
+        yield _in_pairs([row for row in texts if row[1].strip()])
 
 
 def strands_of(texts: Sequence[tuple[str, str, str]]) -> Iterator[Strand]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from gateway.sensitivity.rule import CONTEXT_AFTER, CONTEXT_BEFORE
+from gateway.sensitivity.rule import CONTEXT_AFTER, CONTEXT_BEFORE, Words
 from gateway.sensitivity.views import View
 
 #: Nine digits and more, with up to three separators between any two.
@@ -42,7 +42,7 @@ class Run:
     counts: list[int]
     ending: dict[int, int]
     starts: list[int]
-    _context: dict[re.Pattern[str], tuple[bool, bool]] = field(default_factory=dict)
+    _context: dict[Words, tuple[bool, bool]] = field(default_factory=dict)
 
     @property
     def start(self) -> int:
@@ -54,14 +54,14 @@ class Run:
         """Offset behind the last digit."""
         return self.spans[-1][1]
 
-    def context(self, words: re.Pattern[str]) -> tuple[bool, bool]:
+    def context(self, words: Words) -> tuple[bool, bool]:
         """Whether one of the words stands shortly before the run, and shortly behind it."""
         known = self._context.get(words)
         if known is None:
             text = self.view.text
             before = text[max(0, self.start - CONTEXT_BEFORE) : self.start]
             after = text[self.end : self.end + CONTEXT_AFTER]
-            known = (words.search(before) is not None, words.search(after) is not None)
+            known = (words.occur(before), words.occur(after))
             self._context[words] = known
         return known
 
@@ -96,7 +96,7 @@ class Window:
         spans, text = self.run.spans, self.run.view.text
         return frozenset(text[spans[i][1] : spans[i + 1][0]] for i in range(self.first, self.last))
 
-    def has_context(self, words: re.Pattern[str]) -> bool:
+    def has_context(self, words: Words) -> bool:
         """Whether one of the words stands near the window."""
         before, after = self.run.context(words)
         return (before and self.start - self.run.start <= CONTEXT_BEFORE) or (

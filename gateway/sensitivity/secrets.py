@@ -127,7 +127,7 @@ AWS_SECRET = (
 _REFERENCE = re.compile(
     rb"^[$%@]|\$\{|\{\{|^(?:os|process|env|config|settings|self|this|request|var|secrets)\."
 )
-_CODE_NAME = re.compile(rb"^[A-Za-z_]+(?:[._:/-][A-Za-z_]+)*[0-9]?$")
+_CODE_NAME = re.compile(rb"^[A-Za-z_]+(?:[._:/-][A-Za-z_]+)*[0-9]?$|^[a-z_]+\.[A-Za-z_.]+[A-Za-z0-9_]*$")
 
 
 def url_passwords(view: View, start: int, end: int) -> Spans:

@@ -168,6 +168,14 @@ def test_finds_a_number_whose_word_is_in_the_turn_before() -> None:
     assert [part.path for part in verdict.parts if part.findings] == ["messages[1].content[0]"]
 
 
+@pytest.mark.parametrize("behind", ["17 is next", "ok", "- no", "漢字"])
+@pytest.mark.parametrize("secret", [CARD, SSN, vectors.iban("DE", "370400440532013999")])
+def test_finds_a_number_cut_in_two_whatever_the_next_turn_begins_with(secret: str, behind: str) -> None:
+    for cut in range(1, len(secret)):
+        verdict = _classify(_request(_user(f"it is {secret[:cut]}"), _user(secret[cut:]), _user(behind)))
+        assert verdict.label.level is Level.RESTRICTED, cut
+
+
 class _Raising:
     identity = "raising@1"
 

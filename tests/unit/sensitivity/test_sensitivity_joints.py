@@ -24,9 +24,21 @@ def test_gives_nothing_for_a_single_text() -> None:
 
 def test_a_digit_and_a_letter_at_a_seam_are_read_apart_too() -> None:
     rows = [("a", "user", "is 51"), ("b", "user", "47 "), ("c", "user", "ok"), ("d", "user", "then")]
-    together, apart = joints.strands_of(rows)
+    together, apart, _pairs = joints.strands_of(rows)
     assert (together.text, apart.text) == ("is 5147okthen", "is 5147\nokthen")
     assert [stretch.at for stretch in apart.stretches] == [0, 5, 8, 10]
+
+
+def test_digits_that_meet_digits_are_read_in_pairs_too() -> None:
+    rows = [("a", "user", "is 51"), ("b", "user", "47"), ("c", "user", " 1733 is a year")]
+    together, pairs = joints.strands_of(rows)
+    assert together.text == "is 51471733 is a year"
+    assert pairs.text.split() == ["is", "5147", "471733", "is", "a", "year"]
+    second = pairs.text.index("471733")
+    finding = _finding(second, second + 6)
+    (block,) = joints.blocks_of(pairs)
+    path, placed = block.place(finding)
+    assert (path, placed.start, placed.end) == ("b", 0, 2)
 
 
 def test_adds_a_speaker_of_its_own_where_others_come_between() -> None:
@@ -66,7 +78,7 @@ def test_places_findings_in_the_tail_of_a_long_text() -> None:
 
 
 def test_blocks_overlap_and_cover_the_whole_strand() -> None:
-    rows = [(str(number), "user", f"{number:04d}" * 200) for number in range(30)]
+    rows = [(str(number), "user", f"- {number:04d}" * 150) for number in range(30)]
     (strand,) = joints.strands_of(rows)
     blocks = list(joints.blocks_of(strand))
     assert len(blocks) > 3
@@ -77,7 +89,7 @@ def test_blocks_overlap_and_cover_the_whole_strand() -> None:
 
 
 def test_a_longer_conversation_repeats_the_earlier_blocks() -> None:
-    rows = [(str(number), "user", f"{number:04d}" * 200) for number in range(30)]
+    rows = [(str(number), "user", f"- {number:04d}" * 150) for number in range(30)]
     (short,) = joints.strands_of(rows)
     (longer,) = joints.strands_of([*rows, ("new", "user", "- more " * 100)])
     early = [block.text for block in joints.blocks_of(short)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.sensitivity import numbers
-from gateway.sensitivity.rule import words
+from gateway.sensitivity.rule import Words
 from gateway.sensitivity.views import canonical
 
 
@@ -70,7 +70,7 @@ def test_a_window_that_hangs_on_by_its_own_separator_does_not_stand_alone() -> N
 
 
 def test_words_count_only_near_the_window() -> None:
-    wanted = words("card")
+    wanted = Words("card")
     far = "card " + "12 " * 60 + "345678901"
     last = list(numbers.windows(_run(far), 9, 9))[-1]
     assert not last.has_context(wanted)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.domain.label import Level, Tag
-from gateway.sensitivity.rule import Rule, confidential, has_context, is_word_byte, restricted, words
+from gateway.sensitivity.rule import Rule, Words, confidential, has_context, is_word_byte, restricted
 from gateway.sensitivity.views import View, canonical
 
 
@@ -21,7 +21,7 @@ def test_labels_carry_level_and_tags() -> None:
 
 
 def test_words_are_found_before_and_behind_but_not_inside_others() -> None:
-    wanted = words("ssn", "social security")
+    wanted = Words("ssn", "social security")
     text = "my_SSN: 1234 and 5678 Social Security; assn 9"
     assert has_context(canonical(text), 8, 12, wanted)
     assert has_context(canonical("xx 5678 (social security)"), 3, 7, wanted)
@@ -30,7 +30,7 @@ def test_words_are_found_before_and_behind_but_not_inside_others() -> None:
 
 def test_words_far_away_do_not_count() -> None:
     text = "ssn " + "." * 100 + "1234"
-    assert not has_context(canonical(text), len(text) - 4, len(text), words("ssn"))
+    assert not has_context(canonical(text), len(text) - 4, len(text), Words("ssn"))
 
 
 def test_word_bytes_outside_the_data_are_none() -> None:
