@@ -270,7 +270,7 @@ _SIX_DIGITS = re.compile(r"\d(?:\D{0,3}\d){5}")
 _NAME = re.compile(r"[A-Za-z_]*[0-9]{0,2}")
 _FRACTION = re.compile(r"-?\d{1,6}\.\d+", re.ASCII)
 _FLOAT = re.compile(r"-?\d{1,2}\.\d{13,17}", re.ASCII)
-_NINE_DIGITS_LAST = re.compile(r"\d(?:\D{0,3}\d){8}\D{0,3}\Z")
+_NINE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){8,}")
 #: Characters behind a long number in which words may say what it is. Detectors look at 32.
 RIGHT = 40
 
@@ -298,7 +298,8 @@ def is_short_name(left: str, before: int, held: str) -> bool:
 
 
 def may_be_named_later(left: str, held: str) -> bool:
-    """Whether the held text ends a number so long that words behind it may make it an identifier."""
-    return (
-        _FRACTION.fullmatch(held) is None and _NINE_DIGITS_LAST.search((left[-24:] + held)[-64:]) is not None
-    )
+    """Whether the held text has the end of a number so long that words behind may make it an identifier."""
+    if _FRACTION.fullmatch(held) is not None:
+        return False
+    near = left[-24:]
+    return any(match.end() > len(near) for match in _NINE_DIGITS.finditer(near + held))

@@ -195,5 +195,6 @@ def test_only_a_long_number_waits_for_words_behind_it() -> None:
     assert may_be_named_later("", "123456789.")
     assert may_be_named_later("12345 ", "6789")
     assert not may_be_named_later("", "12345678")
-    assert not may_be_named_later("", "123456789 and 1")
+    assert may_be_named_later("", "123456789-Office")
+    assert not may_be_named_later("123456789 ", "and 1")
     assert not may_be_named_later("", "0.123456789")
