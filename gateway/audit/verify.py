@@ -218,7 +218,8 @@ class _Check:
             tree.push(leaf_hash(stored))
             is_stopped = phase == b"log" and seen[4] == b"stop"
             if phase == b"log" and seen[4] == b"gap" and not self._declare(stored):
-                self._stop("wrong-record", name, frame.offset, "a gap record without its facts")
+                detail = "a gap record without its facts"
+                self._stop("wrong-record", name, frame.offset, detail, tree.size - 1)
                 return False
             if tree.size in points and not self._meet_checkpoint(name, frame.offset):
                 return False
@@ -264,7 +265,11 @@ class _Check:
 
     def _declare(self, stored: bytes) -> bool:
         """Take in a `gap` record, of bytes that are still there or were cut; False when it is malformed."""
-        match json.loads(stored):
+        try:
+            tree = json.loads(stored)
+        except (ValueError, RecursionError):
+            return False
+        match tree:
             case {
                 "event": {
                     "file": str(file),

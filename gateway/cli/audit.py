@@ -40,6 +40,12 @@ _READ_BYTES = 1 << 20
 _LIVE_ATTEMPTS = 3
 
 
+class _Unchecked(click.ClickException):
+    """The log could not be checked at all: nothing is proven."""
+
+    exit_code = EXIT_BROKEN
+
+
 @click.group()
 def audit() -> None:
     """Check, read and export the audit log."""
@@ -57,11 +63,17 @@ def verify(directory: Path, trust_file: Path, outside: tuple[Path, ...], as_json
 
     Exit status: 0 sound, 1 sound with gaps, 2 broken.
     """
-    trust = _trust(trust_file)
-    if (directory / exports.MANIFEST_NAME).exists():
-        report = _verify_export(directory, trust)
-    else:
-        report = _verify_directory(directory, trust, outside)
+    try:
+        trust = _trust(trust_file)
+        if (directory / exports.MANIFEST_NAME).exists():
+            report = _verify_export(directory, trust)
+        else:
+            report = _verify_directory(directory, trust, outside)
+    except click.ClickException as error:
+        raise _Unchecked(error.message) from None
+    except Exception as error:  # noqa: BLE001
+        # fail-closed: status 1 means "sound with gaps", so a check that fails itself must never end with it.
+        raise _Unchecked(f"the check could not be finished: {type(error).__name__}: {error}") from None
     if as_json:
         click.echo(json.dumps(report.as_tree(), indent=2))
     else:

@@ -20,7 +20,7 @@ KEY = PemKey(new_pem())
 TRUST: Trust = trust_of((TrustedKey(ORIGIN, KEY.public_key),))
 CONTEXT = WriterContext(ORIGIN, "build", "0" * 64, "boot")
 SEGMENT_BYTES = 256 * 1024
-JOURNAL_BYTES = 16 * 1024
+JOURNAL_BYTES = 8 * 1024
 
 
 class HandClock:

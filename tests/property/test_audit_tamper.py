@@ -129,8 +129,8 @@ def test_any_moved_record_is_found_even_when_renumbered(
         records = _renumbered(records)
     if records == _RECORDS:
         return
-    # The second of two equal records is the wrong one.
-    changed_index = _PLACES.index(at) + (kind == "duplicate")
+    # A foreign record with the right number pushes the true one out of its place: that shows next.
+    changed_index = _PLACES.index(at) + (kind in ("duplicate", "insert"))
     _assert_broken(_with_records(records), changed_index, is_renumbered)
 
 
