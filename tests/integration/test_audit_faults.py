@@ -19,8 +19,8 @@ from gateway.errors import ConfigurationError
 from tests.fakes.audit_files import Fault, MemoryFiles, PowerCut
 from tests.fakes.audit_logs import TRUST, HandClock, entry, files_of, new_committer
 
-SEGMENT_BYTES = 48 * 1024
-PAIRS = 24
+SEGMENT_BYTES = 32 * 1024
+PAIRS = 14
 
 FAULTS = {
     "eio": Fault(code=errno.EIO),
