@@ -72,6 +72,11 @@ class Refusal(TidegateError):
         """Status of the HTTP answer, when nothing has been sent yet."""
         return self.status
 
+    @property
+    def public_code(self) -> str:
+        """Code that the client is told."""
+        return self.code
+
 
 class RequestRefused(Refusal):
     """The request is malformed, or asks for something that does not exist or is out of bounds."""
@@ -129,6 +134,11 @@ class NotAuthenticated(Refusal):
     status = 401
     kind = "authentication_error"
     default_code = "invalid-token"
+
+    @property
+    def public_code(self) -> str:
+        """One code for all causes: a forger is not told what was noticed."""
+        return self.default_code
 
 
 class KeySetUnavailable(Refusal):

@@ -77,6 +77,12 @@ class Metrics:
         self.in_flight = Gauge(
             "tidegate_web_in_flight_requests", "Requests being served now", registry=self.registry
         )
+        self.refusals = Counter(
+            "tidegate_web_refusals",
+            "Requests refused, by reason; those before authentication have no audit record",
+            ["reason"],
+            registry=self.registry,
+        )
         self.authentication_failures = Counter(
             "tidegate_identity_failures",
             "Failed authentications by cause",

@@ -22,7 +22,7 @@ def error_body(refusal: Refusal, request_id: str) -> bytes:
                 "message": refusal.message,
                 "type": refusal.kind,
                 "param": refusal.param,
-                "code": refusal.code,
+                "code": refusal.public_code,
             },
             "request_id": request_id,
         }

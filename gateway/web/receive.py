@@ -15,7 +15,8 @@ from collections.abc import Iterable
 from gateway.domain.ids import uuid7_hex
 from gateway.domain.request import RawRequest
 from gateway.domain.secret import Secret
-from gateway.errors import NotAuthenticated, RequestRefused, UnsupportedMedia
+from gateway.errors import RequestRefused, UnsupportedMedia
+from gateway.identity.tokens import refusal
 
 _MAX_ID_CHARS = 128
 _ONCE = frozenset(
@@ -42,10 +43,7 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
             continue
         if name in found:
             if name == b"authorization":
-                raise NotAuthenticated(
-                    "The request is not authenticated. Send one valid bearer token.",
-                    code="duplicate-authorization",
-                )
+                raise refusal("duplicate-authorization")
             raise RequestRefused(
                 f"The header {name.decode()} is present more than once. Send it once.",
                 code="duplicate-header",

@@ -165,6 +165,7 @@ def start_gateway(
     endpoint_extra: str = "",
     redis_url: str = "",
     server_extra: str = "",
+    audit_extra: str = "",
     small_segments: bool = False,
     obey_file_modes: bool = False,
     environ: Mapping[str, str] | None = None,
@@ -173,8 +174,9 @@ def start_gateway(
 ) -> GatewayProcess:
     """Start a gateway with its state in `directory` (kept from an earlier start, if there was one).
 
-    `extra` is TOML for the end of the settings; `endpoint_extra` for each destination's section and
-    `server_extra` for the server's. `obey_file_modes`: even root is bound by permission bits.
+    `extra` is TOML for the end of the settings; `endpoint_extra` for each destination's section,
+    `server_extra` and `audit_extra` for those of the server and the audit log. `obey_file_modes`: even
+    root is bound by permission bits.
     """
     state = LocalState(directory)
     prepare(state)
@@ -194,6 +196,7 @@ def start_gateway(
     if endpoint_extra:
         text = re.sub(r"(\[destinations\.[^\]]+\]\n)", r"\1" + endpoint_extra + "\n", text)
     text = text.replace("[server]\n", f"[server]\n{server_extra}\n")
+    text = text.replace("[audit]\n", f"[audit]\n{audit_extra}\n")
     if small_segments:
         text = text.replace("[audit]\n", "[audit]\nsegment_bytes = 262144\n")
     state.settings.write_text(text + extra, encoding="utf-8")
