@@ -5,8 +5,8 @@ Invariants
    that would be taken if the text came character by character.
 2. Prose is released at once. From the first character that prose would not have there, to the end of the
    token (and over single separators inside numbers in groups), text is held, then scanned with what was
-   released before it, then released or masked. Only a number of nine digits or more that is nothing yet
-   waits for `RIGHT` more characters, because words behind it may say what it is.
+   released before it, then released or masked. Only a number of nine digits or more waits for `RIGHT` more
+   characters, because words behind it may say what it is.
 3. At most `bound` characters are held. When they are not over by then, the older half is decided.
 4. A finding is masked from the first held character on; what prose could have too ("alice" before "@") is
    out already. So no finding leaves in full.
@@ -25,6 +25,7 @@ from gateway.output.shapes import (
     BREAK,
     JSON_BREAK,
     LEFT,
+    NEAR,
     PEM_BODY_WITHIN,
     PEM_END,
     RIGHT,
@@ -41,6 +42,7 @@ from gateway.output.shapes import (
     may_be_named_later,
     pem_header_end,
     token_before,
+    without_digits,
 )
 
 #: Longest piece worked on at once, so that copying stays linear in the text.
@@ -64,7 +66,7 @@ class Hold:
     """
 
     __slots__ = (
-        "_armed", "_before", "_bound", "_clean", "_held", "_is_json", "_judge", "_mode", "_quotes", "_raw",
+        "_armed", "_before", "_bound", "_held", "_is_json", "_judge", "_mode", "_quotes", "_raw",
         "_seen",
     )  # fmt: skip
 
@@ -76,7 +78,6 @@ class Hold:
         self._raw = ""
         self._held = ""
         self._seen = 0  # characters of `_held` that the search for its end is done with
-        self._clean = 0  # length of the ended segment that was scanned without a finding, or 0
         self._before = 0  # characters of the same token before `_held`
         self._quotes = 0  # bare quotes so far, JSON only: odd is inside a string
         self._armed = 0  # characters in which the body of a private key may still begin
@@ -151,7 +152,7 @@ class Hold:
         self._remember(raw[begin:end], end - begin)
         if at >= 0:
             self._mode = _Mode.HELD
-            self._seen = self._clean = 0
+            self._seen = 0
             self._before = len(token_before(self._raw))
         return raw[end:]
 
@@ -188,13 +189,8 @@ class Hold:
         return rest
 
     def _waits(self, view: str, end: int) -> bool:
-        """Whether the segment that ends here is to be scanned again with what follows it."""
-        if len(view) >= min(end + RIGHT, self._bound) or not may_be_named_later(self._raw, view[:end]):
-            return False
-        if self._clean != end and self._masks(view[:end], ""):
-            return False
-        self._clean = end
-        return True
+        """Whether the segment that ends here is to be scanned with what follows it."""
+        return len(view) < min(end + RIGHT, self._bound) and may_be_named_later(self._raw, view[:end])
 
     def _end_of(self, view: str) -> int:
         """Where the held text is over, or 0 when that cannot be said yet."""
@@ -226,9 +222,9 @@ class Hold:
         """Masks of the segment, in its own offsets, clipped to it."""
         if is_small_number(self._raw, segment) or is_short_name(self._raw, self._before, segment):
             return []
-        left = self._raw[-LEFT:]
+        left = without_digits(self._raw[-LEFT:], max(self._before, NEAR))
         base, length = len(left), len(segment)
-        masks = self._judge.scan(left + segment + right, base, self._is_json)
+        masks = self._judge.scan(left + segment + without_digits(right, 0), base, self._is_json)
         return [
             Mask(max(mask.start - base, 0), min(mask.end - base, length), mask.action, mask.kind, mask.rule)
             for mask in masks
@@ -241,10 +237,7 @@ class Hold:
         if self._is_key_body(segment, pieces):
             return
         right = right if may_be_named_later(self._raw, segment) else ""
-        masks = self._masks(segment, "")
-        if not masks and right:
-            masks = self._masks(segment, right)
-        self._render(segment, masks, pieces)
+        self._render(segment, self._masks(segment, right), pieces)
 
     def _is_key_body(self, segment: str, pieces: list[Piece]) -> bool:
         """Mask the body of a private key and swallow on. False when the segment is none."""
@@ -292,7 +285,6 @@ class Hold:
         self._mode = _Mode.HELD
         self._held = view[cut:]
         self._seen = max(self._seen - cut, 0)
-        self._clean = 0
         self._render(view[:cut], [mask for mask in masks if mask.end <= cut], pieces)
         self._before += cut
 

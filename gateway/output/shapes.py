@@ -17,6 +17,8 @@ from enum import Enum
 
 #: Characters of released text that decisions and scans may look back on.
 LEFT = 112
+#: Of these, the last ones keep their digits in a scan: no identifier reaches over so wide a gap.
+NEAR = 24
 
 _SPACE = r" \t\n\r\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 # Drawn as nothing: they can hide inside a key without a reader seeing them.
@@ -284,14 +286,17 @@ def is_small_number(left: str, held: str) -> bool:
         return False
     if _FLOAT.fullmatch(held) is not None:
         return _SIX_DIGITS.search(left[-8:]) is None
-    return _NUMBER.fullmatch(held) is not None and _SIX_DIGITS.search(left[-24:] + held) is None
+    return _NUMBER.fullmatch(held) is not None and _SIX_DIGITS.search(left[-NEAR:] + held) is None
 
 
 def is_short_name(left: str, before: int, held: str) -> bool:
     """Whether the token is a short name of code (`max_tokens`, `name_5`) and no word for a secret is near."""
     if before + len(held) > 14 or _NAME.fullmatch(held) is None:
         return False
-    if _NAME.fullmatch(left, len(left) - before) is None or _SIX_DIGITS.search(left[-24:] + held) is not None:
+    if (
+        _NAME.fullmatch(left, len(left) - before) is None
+        or _SIX_DIGITS.search(left[-NEAR:] + held) is not None
+    ):
         return False
     lower = left.lower()
     return not any(word in lower for word in _NAMING)
@@ -301,5 +306,18 @@ def may_be_named_later(left: str, held: str) -> bool:
     """Whether the held text has the end of a number so long that words behind may make it an identifier."""
     if _FRACTION.fullmatch(held) is not None:
         return False
-    near = left[-24:]
+    near = left[-NEAR:]
     return any(match.end() > len(near) for match in _NINE_DIGITS.finditer(near + held))
+
+
+_DIGIT = re.compile(r"\d")
+
+
+def without_digits(text: str, kept: int) -> str:
+    """`text` with its digits blotted out, but for the last `kept` characters.
+
+    Words around a number say what it is; the numbers among them were decided when they came, or will be.
+    To examine them again with each neighbour made a list of numbers eight times as dear.
+    """
+    end = len(text) - kept
+    return _DIGIT.sub("~", text[:end]) + text[end:] if end > 0 else text

@@ -200,8 +200,21 @@ def test_what_was_masked_is_not_scanned_again() -> None:
         seen.append(text)
         return find(text)
 
-    _hold(finder=noting).feed(f"{CARD}, alice@corp.org, ")  # type: ignore[arg-type]
-    assert seen[-1] == "[redacted:card], alice@corp.org"
+    _hold(finder=noting).feed(f"{CARD}, and to alice@corp.org, in any case at all. ")  # type: ignore[arg-type]
+    assert seen[-1] == "[redacted:card], and to alice@corp.org"
+
+
+def test_numbers_further_away_lend_only_their_words() -> None:
+    seen: list[str] = []
+
+    def noting(text: str) -> tuple[()]:
+        seen.append(text)
+        return ()
+
+    hold = _hold(finder=noting)
+    hold.feed("patient 123456789 was seen on the ward, see 987654321 (ward 7)")
+    hold.flush()
+    assert seen[1] == "patient ~~~~~~~~~ was seen on the ward, see 987654321 (ward ~)"
 
 
 # --- JSON ----------------------------------------------------------------------------------------------
@@ -260,7 +273,7 @@ def test_stop_releases_what_stands_before_and_nothing_after(is_json: bool, text:
     profile = OutputProfile("p", (KindRule("all@1", ("*",), Level.PUBLIC, Action.STOP),))
     text = text.replace("41111111111111110", "4111111111111111")
     hold = _hold(is_json, profile)
-    pieces = hold.feed(text)
+    pieces = hold.feed(text) + hold.flush()
     assert _text(pieces) == expected
     assert [piece.stops for piece in pieces].count(True) == 1
     assert _text(hold.feed("more")) == ""

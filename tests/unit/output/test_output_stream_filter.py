@@ -101,6 +101,7 @@ def test_each_choice_channel_and_tool_call_is_a_text_of_its_own() -> None:
         for choice, channel, tool in places:
             text = half.replace("x", '"x').replace("y", 'y"') if tool >= 0 else half
             events += filter_.feed(TextDelta(choice, channel, text, tool))
+    events += filter_.flush()
     for choice, channel, tool in places:
         released = [
             event.text
@@ -128,7 +129,7 @@ def test_stop_ends_the_choice_with_content_filter_and_drops_the_rest() -> None:
     released = _feed(
         filter_,
         RoleDelta(0, "assistant"),
-        delta(f"My card is {CARD}. And"),
+        delta(f"My card is {CARD}. And that was all of it, nothing else to say."),
         delta(" more"),
         TextDelta(0, Channel.REASONING, "thoughts"),
         ToolCallStart(0, 0, "call_1", "pay"),
@@ -161,7 +162,7 @@ def test_stop_at_flush_ends_the_choice() -> None:
 def test_block_ends_the_answer_and_leaves_the_filter_dead() -> None:
     filter_ = new_filter(_profile(Action.BLOCK))
     with pytest.raises(OutputBlocked) as caught:
-        filter_.feed(delta(f"My card is {CARD}. And"))
+        filter_.feed(delta(f"My card is {CARD}. And that was all of it, nothing else to say."))
     assert caught.value.code == "output-blocked"
     assert "4111" not in f"{caught.value.message} {caught.value.detail}"
     with pytest.raises(OutputBlocked):
