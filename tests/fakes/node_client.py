@@ -22,10 +22,13 @@ def node_binary() -> Path:
     return found
 
 
-def run_node(script: Path, *arguments: str, environ: dict[str, str], seconds: float = 60.0) -> str:
-    """Standard output of a script; fails with its standard error when it fails."""
+def run_node(*arguments: str, environ: dict[str, str], seconds: float = 60.0) -> str:
+    """Standard output of `node ARGUMENTS`; fails with its standard error when it says or does anything wrong.
+
+    It runs in the folder of the Node client, so that `import "openai"` finds it.
+    """
     done = subprocess.run(
-        [str(node_binary()), str(script), *arguments],
+        [str(node_binary()), *arguments],
         cwd=FOLDER,
         env={**os.environ, **environ},
         capture_output=True,
@@ -33,15 +36,19 @@ def run_node(script: Path, *arguments: str, environ: dict[str, str], seconds: fl
         timeout=seconds,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == "", done.stderr
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
     return done.stdout
 
 
+def run_node_text(code: str, *, environ: dict[str, str]) -> str:
+    """Standard output of a module given as text."""
+    return run_node("--input-type=module", "--eval", code, environ=environ)
+
+
 def node_call(base_url: str, key: str, call: str, **given: Any) -> dict[str, Any]:
-    """What came of one call of chat.mjs; `given` holds fields of the body, `headers`, and `timeout` and `linger` in ms."""
+    """What came of one call of chat.mjs; `given`: fields of the body, `headers`, `timeout`, `linger` (ms)."""
     environ = {"TIDEGATE_URL": base_url, "TIDEGATE_KEY": key}
     result: dict[str, Any] = json.loads(
-        run_node(FOLDER / "chat.mjs", call, json.dumps(given), environ=environ)
+        run_node("chat.mjs", call, json.dumps(given), environ=environ, seconds=180)
     )
     return result
