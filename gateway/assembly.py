@@ -6,9 +6,7 @@ Never: a decision; this module only hands values and callables to the rooms that
 Invariants
 1. Nothing serves before: keys load or their grace runs, a first policy compiled and passed its cases,
    the audit log was recovered and can be written.
-2. A destination's URL must have a host that the active policy names for it, else the policy (at a
-   reload) or the start is refused.
-3. A candidate policy is compiled, checked, tested, then swapped whole; else the last good one stays.
+2. What is opened is closed in the opposite order, the audit log last.
 """
 
 from __future__ import annotations
@@ -18,16 +16,14 @@ import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
+from gateway.activation import PolicyWatch
 from gateway.audit.writer import AuditLog
 from gateway.dialects.openai_body import encode_body
 from gateway.dialects.openai_errors import error_body
@@ -36,29 +32,19 @@ from gateway.dialects.table import OpenAIDialects
 from gateway.domain.admitted import Admitted
 from gateway.domain.chat import ChatRequest
 from gateway.domain.decision import Destination
-from gateway.domain.limits import TenantLimits
 from gateway.domain.secret import Secret
-from gateway.errors import ConfigurationError, NotAuthenticated, Refusal
+from gateway.errors import NotAuthenticated, Refusal
 from gateway.identity.authenticator import Authenticator
 from gateway.identity.jwks import key_source
 from gateway.limits.embedded import EmbeddedValkey
 from gateway.limits.estimate import BYTES_PER_TOKEN, estimate_output_tokens, estimate_prompt_tokens
 from gateway.limits.headers import limit_headers
 from gateway.limits.redis_store import RedisLimiter
-from gateway.output.rules import OutputProfile, parse_profile
-from gateway.output.stream_filter import StreamFilter
 from gateway.pipeline.admit import Walk
-from gateway.policy import document
-from gateway.policy.bundle import Loaded, fingerprint, try_load
-from gateway.policy.compiled import CompiledPolicy
-from gateway.policy.evaluate import evaluate, private_only, servable_models
-from gateway.protocols.registry import Registry
-from gateway.protocols.registry_files import load_registry
-from gateway.protocols.resolve import resolve
-from gateway.sensitivity.classify import Classifier, FindingsCache
-from gateway.sensitivity.detectors import Detector, build_detectors
+from gateway.sensitivity.classify import FindingsCache
+from gateway.sensitivity.detectors import Detector
 from gateway.settings import EndpointSettings, Settings, read_secret
-from gateway.snapshot import Snapshot, SnapshotHolder
+from gateway.snapshot import SnapshotHolder
 from gateway.telemetry import Metrics, log, report_fault
 from gateway.upstream.deadlines import Deadlines
 from gateway.upstream.pool import ConnectionPool, Endpoint
@@ -166,157 +152,6 @@ class _Parts:
         self.watch = watch
 
 
-class PolicyWatch:
-    """Takes the policy folder's content into the snapshot holder, at the start and when it changes."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        holder: SnapshotHolder,
-        metrics: Metrics,
-        cache: FindingsCache,
-        extra_detectors: Sequence[Detector],
-    ) -> None:
-        self._settings = settings
-        self._directory = Path(settings.policy.directory)
-        self._holder = holder
-        self._metrics = metrics
-        self._cache = cache
-        self._detectors = build_detectors(settings.sensitivity.engine, extra_detectors)
-        self._policy: CompiledPolicy | None = None
-        self._seen = ""
-        self.is_rejected = False
-
-    @property
-    def active_version(self) -> str:
-        """Version of the active policy; empty before the first."""
-        return self._policy.version if self._policy else ""
-
-    def limits_for(self, tenant: str) -> TenantLimits:
-        """Limits of a tenant in the active policy. Raises `ConfigurationError` for an unknown one."""
-        known = self._policy.tenants.get(tenant) if self._policy else None
-        if known is None:
-            raise ConfigurationError("tenant has no limits")
-        return TenantLimits(known.requests_per_minute, known.tokens_per_minute, known.concurrency)
-
-    def load(self) -> None:
-        """Load and activate what the folder holds now; on any fault keep what is active.
-
-        Raises `ConfigurationError` when nothing is active yet.
-        """
-        outcome = try_load(self._policy, self._directory)
-        self._seen = outcome.fingerprint
-        if isinstance(outcome, Loaded):
-            try:
-                self._activate(outcome.policy)
-            except ConfigurationError as error:
-                self._reject(str(error))
-        else:
-            self._reject(outcome.reason)
-
-    def _activate(self, policy: CompiledPolicy) -> None:
-        _check_hosts(policy, self._settings.destinations)
-        registry = load_registry(self._directory / "protocols", _parse_yaml)
-        self._holder.activate(self._snapshot(policy, registry))
-        self._policy = policy
-        self.is_rejected = False
-        self._metrics.policy_is_stale.set(0)
-        self._metrics.policy_info.clear()
-        self._metrics.policy_info.labels(policy.version, policy.sha256).set(1)
-        self._metrics.policy_loaded.set_to_current_time()
-        log().info("policy activated", version=policy.version, sha256=policy.sha256)
-
-    def _reject(self, reason: str) -> None:
-        self.is_rejected = True
-        self._metrics.policy_is_stale.set(1)
-        self._metrics.policy_rejected.inc()
-        if self._policy is None:
-            raise ConfigurationError(reason)
-        log().error("policy rejected, the last good one stays", reason=reason, active=self._policy.version)
-
-    def _snapshot(self, policy: CompiledPolicy, registry: Registry) -> Snapshot:
-        settings = self._settings
-        classifier = Classifier(
-            self._detectors,
-            time.perf_counter_ns,
-            settings.sensitivity.budget_ms,
-            self._cache,
-            policy.base_level,
-        )
-        profiles = {name: _profile(name, tree) for name, tree in policy.output_profiles.items()}
-        configured = frozenset(settings.destinations)
-        return Snapshot(
-            resolve=partial(resolve, registry=registry),
-            classify=classifier.classify,
-            decide=partial(evaluate, policy, configured=configured),
-            private_only=private_only,
-            tenant_floor=policy.floor,
-            models=lambda tenant: servable_models(policy, tenant, configured),
-            new_filter=_filters(profiles, self._detectors.find, settings.output.budget_ms),
-            policy_sha256=policy.sha256,
-            protocols_sha256=registry.sha256,
-            detectors_sha256=classifier.sha256,
-            loaded_at_us=time.time_ns() // 1000,
-        )
-
-    async def run(self) -> None:
-        """Look at the folder again and again; ends only by cancellation."""
-        while True:
-            await asyncio.sleep(self._settings.policy.poll_seconds)
-            try:
-                if fingerprint(self._directory) != self._seen:
-                    self.load()
-            except Exception as fault:  # noqa: BLE001
-                # fail-closed: whatever went wrong, the last good policy stays and the watch goes on.
-                report_fault("policy watch failed", fault)
-
-
-def _profile(name: str, tree: object) -> OutputProfile:
-    if not isinstance(tree, Mapping):
-        raise ConfigurationError(f"output.yaml: profiles.{name}: expected a mapping")
-    return parse_profile(tree, name)
-
-
-def _filters(
-    profiles: Mapping[str, OutputProfile], find: Any, budget_ms: int
-) -> Callable[[str], StreamFilter]:
-    budget_ns = budget_ms * 1_000_000
-
-    def new_filter(name: str) -> StreamFilter:
-        return StreamFilter(find, profiles[name], time.perf_counter_ns, budget_ns)
-
-    return new_filter
-
-
-def _parse_yaml(text: str, file: str) -> object:
-    return document.plain(document.parse(text, file))
-
-
-def _check_hosts(policy: CompiledPolicy, endpoints: Mapping[str, EndpointSettings]) -> None:
-    """Refuse a URL whose host the policy does not name for that destination."""
-    for name, endpoint in endpoints.items():
-        place = policy.destinations.get(name)
-        if place is None:
-            known = ", ".join(sorted(policy.destinations))
-            raise ConfigurationError(
-                f"settings: destinations.{name}: expected a destination of the policy ({known})"
-            )
-        parts = urlsplit(endpoint.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigurationError(f"settings: destinations.{name}.url: expected an http or https URL")
-        if parts.username or parts.password or parts.query or parts.fragment:
-            raise ConfigurationError(
-                f"settings: destinations.{name}.url: expected no credentials, query or fragment in the URL"
-            )
-        if parts.hostname not in place.hosts:
-            # fail-closed: the policy says which hosts a destination's clearance is good for.
-            raise ConfigurationError(
-                f"settings: destinations.{name}.url: the host is not one of the policy's hosts for {name}"
-            )
-        if place.hosted and parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "localhost"}:
-            raise ConfigurationError(f"settings: destinations.{name}.url: expected https for a hosted one")
-
-
 def _endpoint(settings: EndpointSettings) -> Endpoint:
     return Endpoint(
         url=settings.url,
@@ -407,9 +242,10 @@ async def open_gateway(
             report_fault=report_fault,
             write_timeout_seconds=float(settings.server.write_timeout_seconds),
         )
+        await watch.announce(audit.record_event)
         gateway = Gateway(settings, walk, _Parts(authenticator, limiter, audit, watch), metrics)
         audit.failed.add_done_callback(lambda done: gateway.note_audit_failure())
-        watcher = asyncio.create_task(watch.run(), name="policy-watch")
+        watcher = asyncio.create_task(watch.run(audit.record_event), name="policy-watch")
         stack.callback(watcher.cancel)
         yield gateway
 

@@ -4,7 +4,7 @@
     checkpoint                        newest signed checkpoint (the place that C2SP tlog-tiles gives it)
     segments/<first seq, 20 digits>.seg
     checkpoints/<first ordinal, 20 digits>.ckp
-    segments/spare.tmp                a prepared, empty file; never part of the log
+    segments/spare.tmp                a prepared, empty file; never part of the log (nor is its draft)
 
 `tile/` and `anchors/` are left free for tiles and for outside witnesses.
 """
@@ -17,6 +17,7 @@ CHECKPOINT_DRAFT = "checkpoint.tmp"
 SEGMENTS = "segments"
 CHECKPOINTS = "checkpoints"
 SPARE = "segments/spare.tmp"
+SPARE_DRAFT = "segments/spare-draft.tmp"
 JOURNAL_DRAFT = "checkpoints/draft.tmp"
 
 _DIGITS = 20

@@ -22,7 +22,7 @@ from gateway.audit.files import FileLayer
 from gateway.audit.frames import HEADER_BYTES
 
 #: Errors after which nothing was kept and a later attempt may succeed.
-_RECOVERABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
+_RECOVERABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EACCES, errno.EPERM})
 _ZEROS = bytes(1 << 20)
 
 
@@ -182,7 +182,9 @@ class FileStore(StoredLog):
             return True
         handle: int | None = None
         try:
-            handle = self._files.create(layout.SPARE)
+            handle = self._files.create(layout.SPARE_DRAFT)
+            # Renaming shows that the folder can be written: a spare that cannot become a segment is none.
+            self._files.rename(layout.SPARE_DRAFT, layout.SPARE)
             self._files.reserve(handle, self._segment_bytes)
             # Zeros are written, not only reserved: an fdatasync into them then has no metadata to write.
             for offset in range(0, self._segment_bytes, len(_ZEROS)):
@@ -284,12 +286,14 @@ class FileStore(StoredLog):
             self._drop(handle)
             raise self._judged(error) from error
 
-        def settle() -> None:
-            self._files.sync(handle)
+        self._never_twice(lambda: self._files.sync(handle))
+        try:
             self._files.rename(draft, name)
-            self._files.sync_directory(directory)
-
-        self._never_twice(settle)
+        except OSError as error:
+            # A rename that is refused changed nothing: the draft is still a draft.
+            self._drop(handle)
+            raise self._judged(error) from error
+        self._never_twice(lambda: self._files.sync_directory(directory))
 
     def _append(self, tail: _Tail | None, content: bytes) -> None:
         if self._is_broken or tail is None:

@@ -44,7 +44,8 @@ class PartVerdict:
 class Verdict:
     """Label of a whole request: the join over all parts, the declared label and the floors.
 
-    `detectors` are name@version of every active detector. `degraded` says in a closed word why the
+    `detectors` names the active set by its digest (`detectors@` and 16 hex digits); the list of name@version
+    that the digest stands for is recorded when the set is activated. `degraded` says in a closed word why the
     strict answer was taken (`detector-raised`, `budget-spent`), or is None.
     """
 

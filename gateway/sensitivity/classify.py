@@ -173,12 +173,14 @@ class Classifier:
         self._budget_ns = budget_ms * 1_000_000
         self._cache = cache
         self._base = Label(base_level)
+        facts = f"{detectors.sha256} {base_level.word}"
+        self._sha256 = hashlib.sha256(facts.encode()).hexdigest()
+        self._names = (f"detectors@{self._sha256[:16]}",)
 
     @property
     def sha256(self) -> str:
         """Digest of the detector set and the base level, for the snapshot and the record."""
-        facts = f"{self._detectors.sha256} {self._base.level.word}"
-        return hashlib.sha256(facts.encode()).hexdigest()
+        return self._sha256
 
     def classify(self, resolved: ResolvedRequest, floor: Label) -> Verdict:
         """Verdict on exactly the request that would be sent. `floor` is joined in."""
@@ -199,7 +201,7 @@ class Classifier:
                 label = label.join(finding.label)
         if progress.degraded is not None:
             label = label.join(UNKNOWN)
-        return Verdict(label, tuple(parts), self._detectors.versions, progress.degraded)
+        return Verdict(label, tuple(parts), self._names, progress.degraded)
 
     def _read(self, chat: ChatRequest, progress: _Progress) -> None:
         deadline_ns = self._clock_ns() + self._budget_ns
