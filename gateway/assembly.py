@@ -240,6 +240,7 @@ async def open_gateway(
             limit_headers=limit_headers,
             observe=metrics.observe,
             report_fault=report_fault,
+            clock_ns=time.perf_counter_ns,
             write_timeout_seconds=float(settings.server.write_timeout_seconds),
         )
         await watch.announce(audit.record_event)

@@ -100,7 +100,7 @@ class AuditSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class OutputSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Time that the output filter may take for one event."""
 
-    budget_ms: int = 50
+    budget_ms: int = 250
 
 
 class EndpointSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

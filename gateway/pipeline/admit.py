@@ -9,7 +9,6 @@ Invariants
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -56,7 +55,7 @@ class Walk:
     `keyed_digest(data)` is a keyed hash in hex; `digest_key` (16 to 64 bytes) keys the digest of
     answers. `observe(phase, reason, destination)` feeds metrics.
     `limit_headers(states)` gives the rate-limit header fields. `report_fault(phrase, error)` logs a
-    fault by its class, without its text.
+    fault by its class, without its text. `clock_ns` is a monotonic clock.
     """
 
     snapshots: SnapshotHolder
@@ -74,6 +73,7 @@ class Walk:
     limit_headers: Callable[[tuple[LimitState, ...]], list[tuple[bytes, bytes]]]
     observe: Callable[[str, str, str], None]
     report_fault: Callable[[str, BaseException], None]
+    clock_ns: Callable[[], int]
     write_timeout_seconds: float = 30.0
     seal_timeout_seconds: float = 5.0
 
@@ -87,9 +87,9 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
         trail.model_asked = chat.model
         resolved = trail.resolved = snapshot.resolve(chat)
         floor = _floor(raw, principal, resolved, snapshot)
-        started_ns = time.perf_counter_ns()
+        started_ns = walk.clock_ns()
         verdict = trail.verdict = snapshot.classify(resolved, floor)
-        trail.latency_us.append(("classify", (time.perf_counter_ns() - started_ns) // 1000))
+        trail.latency_us.append(("classify", (walk.clock_ns() - started_ns) // 1000))
         prompt_tokens, output_tokens = walk.estimate(resolved.chat)
         facts = _facts(raw, principal, resolved, verdict, prompt_tokens, output_tokens)
         trail.decision = snapshot.decide(facts)

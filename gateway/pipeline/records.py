@@ -135,13 +135,24 @@ def _record(
         actor=actor_of(trail.principal),
         policy=policy_of(trail.decision),
         classifier=classifier_of(trail.verdict),
-        route=RouteFact(model_asked=trail.model_asked, destinations=names),
+        route=RouteFact(model_asked=_known_model(trail), destinations=names),
         pins=trail.resolved.pins if trail.resolved else (),
         limits=LimitFact(reservation.tokens, None, reservation.degraded) if reservation else None,
         request_hmac=trail.request_hmac,
         result=result,
         audit_level=permit.obligations.audit_level if permit else "metadata",
     )
+
+
+def _known_model(trail: Trail) -> str:
+    """The model asked for, once the policy knows it: before that it is free text of the client."""
+    match trail.decision:
+        case Permit():
+            return trail.model_asked
+        case Denial(status=403, code=code) if code != "unknown-tenant":
+            return trail.model_asked
+        case _:
+            return ""
 
 
 def ending(admitted: Admitted, outcome: Outcome, latency_us: tuple[tuple[str, int], ...]) -> RequestRecord:

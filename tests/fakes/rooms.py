@@ -224,6 +224,7 @@ class Rooms:
             limit_headers=lambda states: [],
             observe=lambda phase, reason, place: self.observed.append((phase, reason, place)),
             report_fault=lambda phrase, error: self.faults.append(type(error).__name__),
+            clock_ns=lambda: 0,
             write_timeout_seconds=0.2,
             seal_timeout_seconds=1.0,
         )
