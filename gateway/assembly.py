@@ -66,9 +66,19 @@ class Gateway:
         self.is_draining = False
         self._parts = parts
 
-    def counted(self, reply: Callable[..., Any]) -> _Counted:
-        """`reply` as an ASGI application that counts as in flight while it runs."""
-        return _Counted(self, reply)
+    def enter(self) -> None:
+        """A request is being served from now on."""
+        self.in_flight_count += 1
+        self.metrics.in_flight.set(self.in_flight_count)
+
+    def leave(self) -> None:
+        """It is not any more."""
+        self.in_flight_count -= 1
+        self.metrics.in_flight.set(self.in_flight_count)
+
+    def leaving(self, reply: Callable[..., Any]) -> _Leaving:
+        """`reply` as an ASGI application that calls `leave` at its end."""
+        return _Leaving(self, reply)
 
     def begin_drain(self) -> None:
         """Leave rotation: `/ready` says 503 and new requests are turned away."""
@@ -120,8 +130,8 @@ class Gateway:
         return msgspec.json.encode({"status": "ready" if is_ready else "not-ready", **states}), is_ready
 
 
-class _Counted:
-    """Counts one exchange as in flight."""
+class _Leaving:
+    """The last part of a request that is being served."""
 
     __slots__ = ("_gateway", "_reply")
 
@@ -130,14 +140,10 @@ class _Counted:
         self._reply = reply
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        gateway = self._gateway
-        gateway.in_flight_count += 1
-        gateway.metrics.in_flight.set(gateway.in_flight_count)
         try:
             await self._reply(scope, receive, send)
         finally:
-            gateway.in_flight_count -= 1
-            gateway.metrics.in_flight.set(gateway.in_flight_count)
+            self._gateway.leave()
 
 
 class _Parts:

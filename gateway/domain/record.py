@@ -102,8 +102,8 @@ class ResultFact:
 class RequestRecord:
     """One record about one request. What a phase does not know yet is None.
 
-    `request_hmac` and `response_hmac` are keyed digests (HMAC-SHA-256, hex) of the body sent and
-    of the text released, so that short texts cannot be guessed from the log.
+    `request_hmac` and `response_hmac` are keyed digests in hex (HMAC-SHA-256 of the body received, keyed
+    BLAKE2b of the text released), so that short texts cannot be guessed from the log.
     """
 
     phase: Phase

@@ -50,6 +50,8 @@ async def chat_completions(request: AnyRequest) -> ASGIApp:
         return ProblemReply(
             NotReady("The gateway is at its limit just now. Try again.", retry_after_seconds=1), request_id
         )
+    gateway.enter()
+    reply: ASGIApp | None = None
     try:
         found = receive.read_headers(request.scope["headers"])
         receive.check_query(request.scope["query_string"])
@@ -60,10 +62,14 @@ async def chat_completions(request: AnyRequest) -> ASGIApp:
         snapshot = gateway.walk.snapshots.current
         admitted = await admit(gateway.walk, snapshot, raw)
         created_seconds = raw.received_at_us // 1_000_000
-        return gateway.counted(Relay(gateway.walk, snapshot, admitted, started_ns, created_seconds))
+        reply = gateway.leaving(Relay(gateway.walk, snapshot, admitted, started_ns, created_seconds))
     except Refusal as refusal:
         gateway.note_refusal(refusal, request_id)
         return ProblemReply(refusal, request_id)
+    finally:
+        if reply is None:
+            gateway.leave()
+    return reply
 
 
 async def _body(request: AnyRequest, timeout_seconds: float) -> bytes:
