@@ -13,10 +13,19 @@ from pathlib import Path
 
 import pytest
 
+from tests.fakes.hosted_standin import recorded_bytes
+from tests.fakes.stack import GatewayProcess, running_gateway, start_child
+
 ROOT = Path(__file__).parents[2]
 NODE_PYTHON = ROOT / ".venv-node/bin/python"
 START_SECONDS = 300.0
 STOP_SECONDS = 60.0
+#: What the end-to-end tests call restricted. No byte of it may reach the hosted stand-in, in any spelling.
+RESTRICTED = {
+    "iban": "DE89 3704 0044 0532 0130 00",
+    "card": "4532 0151 1283 0366",
+    "ssn": "536-22-8145",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +100,34 @@ def private_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateNo
     folder = tmp_path_factory.mktemp("private-node")
     with start_private_node(folder) as (_, node):
         yield node
+
+
+@pytest.fixture(scope="session")
+def hosted_record(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the hosted stand-in keeps every byte of the session."""
+    return tmp_path_factory.mktemp("hosted")
+
+
+@pytest.fixture(scope="session")
+def gateway(
+    private_node: PrivateNode, hosted_record: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """One gateway for the whole session: the real node behind it, and a recording hosted stand-in.
+
+    When it has ended, the recording of the whole session is searched for everything restricted.
+    """
+    hosted = start_child(["tests.fakes.hosted_standin", "--port", "0", "--record", str(hosted_record)])
+    try:
+        with running_gateway(
+            tmp_path_factory.mktemp("gateway") / "state",
+            hosted=hosted.url,
+            private=private_node.base_url,
+            private_credential=f"file:{private_node.log_path.with_name('node.key')}",
+        ) as running:
+            yield running
+    finally:
+        hosted.stop()
+    received = recorded_bytes(hosted_record)
+    for kind, value in RESTRICTED.items():
+        for spelling in {value, value.replace(" ", ""), value.replace("-", "")}:
+            assert spelling.encode() not in received, f"a restricted {kind} reached the hosted stand-in"
