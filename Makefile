@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-e2e smoke bench check install install-node install-clients clean
+.PHONY: help run test test-fast test-e2e smoke bench check helm-check install install-node install-clients clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 18
@@ -52,6 +52,9 @@ check: install ## Lint, types and architecture
 	@$(BIN)/ruff format --check gateway private_node tests
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+helm-check: install ## Lint, render and validate the Helm chart under Helm 3 and 4
+	@$(BIN)/python -m tests.helm_check
 
 clean: ## Remove environments, caches and local state
 	rm -rf $(VENV) .venv-node .cache var tests/clients/node/node_modules bench-results.json
