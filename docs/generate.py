@@ -1,0 +1,294 @@
+"""Writes the generated parts of the documentation from the code that they describe.
+
+    python docs/generate.py            write the parts
+    python docs/generate.py --check    exit status 1 when a committed page differs
+
+A page holds a part between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; the rest is written by
+people. Sources: `gateway/settings.py` (names, types, defaults), `policies/schema/*.json`, the declared CEL
+variables, levels and tags. The meaning of a setting and of a variable stands here, because the code has
+no place for it; a missing or superfluous one is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gateway import settings
+from gateway.domain.label import Level, Tag
+from gateway.policy.expression import MAX_CHARACTERS, VARIABLES
+
+ROOT = Path(__file__).resolve().parents[1]
+
+#: Meaning of each setting, by its path in the file.
+SETTINGS: dict[str, str] = {
+    "pepper": "Secret reference. Keys the digests of subjects, tokens and texts in the records.",
+    "server.host": "Address to listen on.",
+    "server.port": "Port to listen on. TLS is not ended here: put a proxy in front.",
+    "server.max_body_bytes": "Larger request bodies get 413.",
+    "server.max_header_bytes": "Larger header blocks get 431.",
+    "server.header_timeout_seconds": "Time for the header block; then the connection is closed.",
+    "server.body_timeout_seconds": "Time for the body.",
+    "server.write_timeout_seconds": "A client that takes no data for so long is given up.",
+    "server.max_in_flight": "Answers in progress at a time; one more gets 503.",
+    "server.drain_seconds": "Time that running answers get after SIGTERM.",
+    "identity.leeway_seconds": "Clock difference that is tolerated for `exp`, `nbf` and `iat`.",
+    "identity.refresh_seconds": "Age at which a key set from a URL is due. A fetch starts at 80 % of it.",
+    "identity.cooldown_seconds": "Least time between the starts of two fetches of one key set.",
+    "identity.stale_grace_seconds": "How long a known key set is still used while it cannot be read again.",
+    "identity.fetch_timeout_seconds": "Time for one fetch.",
+    "identity.issuers[].issuer": "The `iss` claim, exactly.",
+    "identity.issuers[].audience": "Must be one of the token's `aud`.",
+    "identity.issuers[].keys": "`file:PATH` of a JWK set, or its https URL (http only on loopback).",
+    "identity.issuers[].tenants": "Tenants that this issuer may speak for.",
+    "identity.issuers[].algorithms": "Signature algorithms that are accepted.",
+    "identity.issuers[].client_ids": "Accepted applications (`azp` or `client_id`); empty: any.",
+    "identity.issuers[].tenant_claim": "Name of the claim with the tenant.",
+    "identity.issuers[].roles_claim": "Name of the claim with the roles.",
+    "policy.directory": "Folder of the policy files.",
+    "policy.poll_seconds": "How often the folder is looked at.",
+    "sensitivity.contextual_model": "Must be written. There is no contextual model yet, so only `none`.",
+    "sensitivity.budget_ms": "Time for classifying one request; what is not read by then is restricted.",
+    "sensitivity.engine": "Pattern engine. Both find the same.",
+    "limits.redis_url": "`redis://`, `rediss://` or `unix://` URL. Empty: an embedded Valkey.",
+    "limits.timeout_ms": "Time for one call; then the local cap is used.",
+    "limits.lease_seconds": "After this time a slot of a crashed gateway is free again.",
+    "audit.directory": "Folder of this process's own log. Never shared by two processes.",
+    "audit.signing_key": "Secret reference to an Ed25519 key in PKCS#8 PEM.",
+    "audit.origin": "Name of the log: deployment/replica/slot. Different for each process.",
+    "audit.deadline_ms": "Time for a durable record; then 503, and nothing leaves.",
+    "audit.segment_bytes": "Size of one log file. At least 262144.",
+    "output.budget_ms": "Time of the output filter for one event; when it is spent, the answer ends.",
+    "destinations.NAME.url": "Base URL. Its host must be one that the policy names for NAME.",
+    "destinations.NAME.credential": "Secret reference; sent as a bearer token. Empty: none.",
+    "destinations.NAME.connect_seconds": "Time to connect.",
+    "destinations.NAME.first_byte_seconds": "Time to the response header.",
+    "destinations.NAME.idle_seconds": "Time between two pieces of the answer.",
+    "destinations.NAME.total_seconds": "Time for the whole answer.",
+    "destinations.NAME.max_connections": "Connections to this destination at a time.",
+}
+
+_WORDS = {"string": "text", "array": "list", "object": "mapping", "boolean": "true or false"}
+
+#: Meaning of each variable of a condition.
+CONDITION: dict[str, str] = {
+    "label": "Level of the request as a word.",
+    "level": "The same as a number, 0 (public) to 3 (restricted).",
+    "tags": "Tags of the label, sorted.",
+    "tenant": "Tenant of the caller.",
+    "roles": "Roles of the caller, sorted.",
+    "scopes": "Scopes of the token, sorted.",
+    "model": "Logical model that was asked for.",
+    "endpoint": "Kind of request. Today always `chat.completions`.",
+    "stream": "Whether a streamed answer was asked for.",
+    "tools": "Names of the tools that are offered, sorted.",
+    "prompt": "Name of the pinned prompt; empty when there is none.",
+    "prompt_tokens": "Estimated tokens of the prompt.",
+    "output_tokens": "Tokens of the answer that are allowed, over all choices.",
+    "extensions": "Request fields beyond the common ones, sorted.",
+    "workload": "Today always `interactive`.",
+}
+
+
+class Drift(Exception):
+    """A meaning is missing, or one is left for something that is gone."""
+
+
+def settings_tables() -> str:
+    """One table for each section of tidegate.toml."""
+    rows = dict(_settings_rows(settings.Settings, ""))
+    same("SETTINGS", SETTINGS, rows)
+    sections: dict[str, list[str]] = {}
+    for path, cells in rows.items():
+        section, _, key = path.rpartition(".")
+        sections.setdefault(section, []).append(f"| `{key}` | {cells[0]} | {cells[1]} | {SETTINGS[path]} |")
+    title = "| key | type | default | meaning |\n|---|---|---|---|\n"
+    return "\n\n".join(
+        f"### {_heading(section)}\n\n{title}" + "\n".join(lines) for section, lines in sections.items()
+    )
+
+
+def _heading(section: str) -> str:
+    if not section:
+        return "Top of the file"
+    return f"`[[{section[:-2]}]]`" if section.endswith("[]") else f"`[{section}]`"
+
+
+def _settings_rows(struct: type, prefix: str) -> Iterator[tuple[str, tuple[str, str]]]:
+    fields = msgspec.structs.fields(struct)
+    # Plain keys of a section come before its subsections, as TOML wants it.
+    for field in sorted(fields, key=lambda each: _section(each.type) is not None):
+        section = _section(field.type)
+        if section is not None:
+            yield from _settings_rows(section[0], f"{prefix}{field.name}{section[1]}.")
+        else:
+            default = "**required**" if field.required else _value(field.default)
+            yield f"{prefix}{field.name}", (_type(field.type), default)
+
+
+def _section(kind: Any) -> tuple[type, str] | None:
+    """Struct type of a subsection and what stands behind its name, or None for a plain value."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return kind, ""
+    for inner in typing.get_args(kind):
+        if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
+            return inner, "[]" if typing.get_origin(kind) is tuple else ".NAME"
+    return None
+
+
+def _type(kind: Any) -> str:
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return " or ".join(f"`{each}`" for each in inner)
+    if origin is tuple:
+        return f"list of {_type(inner[0])}"
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(_type(each) for each in inner)
+    return {str: "text", int: "integer", float: "number", bool: "true or false"}[kind]
+
+
+def _value(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"`{json.dumps(list(value))}`"
+    return f"`{json.dumps(value)}`"
+
+
+def condition_table() -> str:
+    """The variables of a condition."""
+    same("CONDITION", CONDITION, VARIABLES)
+    lines = [f"| `{name}` | {_cel(kind.name())} | {CONDITION[name]} |" for name, kind in VARIABLES.items()]
+    bound = f"A condition has at most {MAX_CHARACTERS:,} characters."
+    return "| variable | type | meaning |\n|---|---|---|\n" + "\n".join(lines) + f"\n\n{bound}"
+
+
+def _cel(name: str) -> str:
+    return {"STRING": "string", "INT": "int", "BOOL": "bool", "LIST<STRING>": "list(string)"}[name]
+
+
+def label_lists() -> str:
+    """Levels in order, and tags."""
+    levels = " < ".join(f"`{level.word}`" for level in Level)
+    return f"Levels: {levels}.\n\nTags: {' '.join(f'`{tag.value}`' for tag in Tag)}."
+
+
+def schema_tables() -> str:
+    """One table for each policy file."""
+    names = ("routing", "limits", "output", "detectors", "cases")
+    return "\n\n".join(_schema_table(name) for name in names)
+
+
+def _schema_table(name: str) -> str:
+    schema = json.loads((ROOT / "policies/schema" / f"{name}.schema.json").read_text("utf-8"))
+    file = "cases/*.yaml" if name == "cases" else f"{name}.yaml"
+    lines = [
+        f"### {file}",
+        "",
+        schema["description"],
+        "",
+        "| key | type | required | meaning |",
+        "|---|---|---|---|",
+    ]
+    for path, node, is_required in _keys(schema, schema, ""):
+        needed = "yes" if is_required else "no"
+        lines.append(f"| `{path}` | {_shape(node)} | {needed} | {node.get('description', '')} |")
+    return "\n".join(lines)
+
+
+def _keys(
+    schema: Mapping[str, Any], node: Mapping[str, Any], prefix: str
+) -> Iterator[tuple[str, Mapping[str, Any], bool]]:
+    """Every key below `node`: path, its schema, whether it must be there."""
+    for name, raw in node.get("properties", {}).items():
+        child = _resolved(schema, raw)
+        yield prefix + name, child, name in node.get("required", ())
+        inner, mark = child, ""
+        if child.get("type") == "array":
+            inner, mark = _resolved(schema, child.get("items", {})), "[]"
+        more = inner.get("additionalProperties")
+        if isinstance(more, dict):
+            inner, mark = _resolved(schema, more), f"{mark}.NAME"
+        yield from _keys(schema, inner, f"{prefix}{name}{mark}.")
+
+
+def _resolved(schema: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
+    """The node with its `$ref` followed; what stands beside the reference wins."""
+    reference = node.get("$ref")
+    if reference is None:
+        return dict(node)
+    target: Any = schema
+    for step in str(reference).removeprefix("#/").split("/"):
+        target = target[step]
+    return {**_resolved(schema, target), **{key: value for key, value in node.items() if key != "$ref"}}
+
+
+def _shape(node: Mapping[str, Any]) -> str:
+    """Type and bounds in a few words."""
+    if "enum" in node:
+        return ", ".join(f"`{value}`" for value in node["enum"])
+    kind = str(node.get("type", "any"))
+    if kind == "array" and node.get("maxItems") == 0:
+        return "empty list"
+    if kind == "object" and isinstance(node.get("additionalProperties"), dict):
+        return "mapping by name"
+    if kind == "integer":
+        low, high = node.get("minimum"), node.get("maximum")
+        return f"integer, {low} to {high}" if high is not None else f"integer, at least {low}"
+    return _WORDS.get(kind, kind)
+
+
+def same(where: str, meanings: Mapping[str, str], found: Mapping[str, object]) -> None:
+    """Return when exactly what was found has a meaning. Raises `Drift`."""
+    odd = sorted(meanings.keys() ^ found.keys())
+    if odd:
+        raise Drift(f"docs/generate.py: {where}: add or remove {', '.join(odd)}")
+
+
+#: Generated parts by page.
+PARTS: dict[str, dict[str, Callable[[], str]]] = {
+    "docs/administrator.md": {"settings": settings_tables},
+    "docs/policy-reference.md": {
+        "labels": label_lists,
+        "files": schema_tables,
+        "condition": condition_table,
+    },
+}
+
+
+def rendered(page: str, text: str) -> str:
+    """`text` of `page` with its generated parts as they should be. Raises `Drift`."""
+    for name, make in PARTS[page].items():
+        start, end = f"<!-- generated: {name} -->\n", f"<!-- end: {name} -->"
+        if text.count(start) != 1 or text.count(end) != 1:
+            raise Drift(f"{page}: expected one part {name}, found {text.count(start)}")
+        before, behind = text.partition(start)[0], text.partition(end)[2]
+        text = f"{before}{start}\n{make()}\n\n{end}{behind}"
+    return text
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check all pages; the exit status."""
+    status = 0
+    for page in PARTS:
+        path = ROOT / page
+        text = path.read_text("utf-8")
+        wanted = rendered(page, text)
+        if wanted == text:
+            continue
+        if "--check" in arguments:
+            print(f"{page}: differs from the code; run python docs/generate.py", file=sys.stderr)
+            status = 1
+        else:
+            path.write_text(wanted, "utf-8")
+            print(f"{page}: written")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
