@@ -48,8 +48,8 @@ bench: install ## CPU per request with full protection; writes bench-results.jso
 	@$(BIN)/python -m tests.bench.run
 
 check: install ## Lint, types and architecture
-	@$(BIN)/ruff check gateway private_node tests
-	@$(BIN)/ruff format --check gateway private_node tests
+	@$(BIN)/ruff check gateway private_node tests docs
+	@$(BIN)/ruff format --check gateway private_node tests docs/*.py
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 

@@ -109,6 +109,18 @@ class Gateway:
         self.metrics.refusals.labels(reason).inc()
         log().info("connection refused", reason=reason)
 
+    def render_metrics(self) -> bytes:
+        """Exposition text; states that nobody pushes are read now."""
+        metrics, parts = self.metrics, self._parts
+        health = parts.limiter.health
+        metrics.limits_is_degraded.set(0 if health.is_connected else 1)
+        metrics.limits_degraded.set(health.degraded_count)
+        metrics.limits_lost.set(health.settle_lost_count)
+        metrics.keys_are_missing.set(len(parts.authenticator.unready_issuers))
+        for name, is_open in parts.pool.breakers().items():
+            metrics.breaker_is_open.labels(name).set(1 if is_open else 0)
+        return metrics.render()
+
     def readiness(self) -> tuple[bytes, bool]:
         """Body of `/ready` and whether requests would be walked. Says states, never contents."""
         parts = self._parts
@@ -150,10 +162,16 @@ class _Parts:
     """The shells that `Gateway` asks for their state."""
 
     def __init__(
-        self, authenticator: Authenticator, limiter: RedisLimiter, audit: AuditLog, watch: PolicyWatch
+        self,
+        authenticator: Authenticator,
+        limiter: RedisLimiter,
+        pool: ConnectionPool,
+        audit: AuditLog,
+        watch: PolicyWatch,
     ) -> None:
         self.authenticator = authenticator
         self.limiter = limiter
+        self.pool = pool
         self.audit = audit
         self.watch = watch
 
@@ -203,6 +221,7 @@ def problem(refusal: Refusal, request_id: str) -> tuple[int, list[tuple[bytes, b
         headers.append((b"www-authenticate", b'Bearer realm="tidegate"'))
     body = error_body(refusal, request_id)
     headers.append((b"content-length", str(len(body)).encode()))
+    headers.extend(refusal.headers)
     return refusal.http_status, headers, body
 
 
@@ -250,7 +269,7 @@ async def open_gateway(
             write_timeout_seconds=float(settings.server.write_timeout_seconds),
         )
         await watch.announce(audit.record_event)
-        gateway = Gateway(settings, walk, _Parts(authenticator, limiter, audit, watch), metrics)
+        gateway = Gateway(settings, walk, _Parts(authenticator, limiter, pool, audit, watch), metrics)
         audit.failed.add_done_callback(lambda done: gateway.note_audit_failure())
         watcher = asyncio.create_task(watch.run(audit.record_event), name="policy-watch")
         stack.callback(watcher.cancel)
@@ -277,6 +296,8 @@ async def _open_identity(settings: Settings, pepper: Secret, stack: AsyncExitSta
 
 async def _open_limits(settings: Settings, watch: PolicyWatch, stack: AsyncExitStack) -> RedisLimiter:
     url = settings.limits.redis_url
+    if url.startswith(("file:", "env:")):
+        url = read_secret(url).reveal()
     if not url:
         url = (await stack.enter_async_context(EmbeddedValkey())).url
     return await stack.enter_async_context(RedisLimiter(url, watch.limits_for, settings.limits))

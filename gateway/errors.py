@@ -23,6 +23,7 @@ The tree::
         ├── UpstreamFailed            502  an answer that is no answer
         ├── UpstreamTimeout           504
         ├── UpstreamRejected          4xx  the upstream refuses the request itself
+        │   └── UpstreamLimited       429  the upstream's own rate limit
         └── OutputBlocked             502  the output filter could not finish, or says stop
 
 Invariants
@@ -59,6 +60,7 @@ class Refusal(TidegateError):
         param: str | None = None,
         detail: str | None = None,
         retry_after_seconds: int | None = None,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -66,6 +68,7 @@ class Refusal(TidegateError):
         self.param = param
         self.detail = detail
         self.retry_after_seconds = retry_after_seconds
+        self.headers = headers
 
     @property
     def http_status(self) -> int:
@@ -234,6 +237,13 @@ class UpstreamRejected(Refusal):
     def http_status(self) -> int:
         """The upstream's status is also the client's."""
         return self.upstream_status
+
+
+class UpstreamLimited(UpstreamRejected):
+    """The destination is at its own rate limit."""
+
+    kind = "rate_limit_error"
+    default_code = "upstream-rate-limited"
 
 
 class OutputBlocked(Refusal):

@@ -80,7 +80,7 @@ class SensitivitySettings(msgspec.Struct, forbid_unknown_fields=True, frozen=Tru
 
 
 class LimitSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`redis_url` empty: the gateway starts an embedded Valkey of its own."""
+    """`redis_url` is a URL or a secret reference to one; empty: the gateway starts an embedded Valkey."""
 
     redis_url: str = ""
     timeout_ms: int = 250

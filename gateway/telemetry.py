@@ -122,15 +122,46 @@ class Metrics:
             "1 when the audit log can no longer be written",
             registry=self.registry,
         )
+        self.limits_is_degraded = Gauge(
+            "tidegate_limits_degraded_state",
+            "1 while reservations come from the local cap because Redis cannot be asked",
+            registry=self.registry,
+        )
+        self.limits_degraded = Gauge(
+            "tidegate_limits_degraded_reservations",
+            "Reservations given or refused by the local cap since the start",
+            registry=self.registry,
+        )
+        self.limits_lost = Gauge(
+            "tidegate_limits_lost_settlements",
+            "Settlements that did not reach Redis since the start",
+            registry=self.registry,
+        )
+        self.keys_are_missing = Gauge(
+            "tidegate_identity_unverifiable_issuers",
+            "Issuers whose tokens cannot be verified just now",
+            registry=self.registry,
+        )
+        self.breaker_is_open = Gauge(
+            "tidegate_upstream_breaker_open_state",
+            "1 while a destination's circuit breaker is open",
+            ["destination"],
+            registry=self.registry,
+        )
         self._children: dict[tuple[str, str, str], Any] = {}
+        self._durations: dict[str, Any] = {}
 
-    def observe(self, phase: str, reason: str, destination: str) -> None:
-        """Count the end of a request."""
+    def observe(self, phase: str, reason: str, destination: str, elapsed_us: int) -> None:
+        """Count the end of a request and the time it took."""
         key = (phase, reason, destination)
         child = self._children.get(key)
         if child is None:
             child = self._children[key] = self.requests.labels(phase, reason, destination)
         child.inc()
+        duration = self._durations.get(phase)
+        if duration is None:
+            duration = self._durations[phase] = self.duration.labels(phase)
+        duration.observe(elapsed_us / 1e6)
 
     def render(self) -> bytes:
         """The exposition text."""

@@ -102,7 +102,7 @@ def settings_text(
 ) -> str:
     """A settings file for this folder. `extra` is TOML that is put at the end."""
     lines = [
-        "# Written by `tidegate up`. Change it freely; it is written only when it is missing.",
+        "# Written by `tidegate up` at each start. To keep changes, copy it and use `tidegate serve`.",
         f"pepper = {_quoted(f'file:{state.pepper}')}",
         "",
         "[server]",

@@ -192,8 +192,10 @@ class _Up:
             f"curl -si {base}/v1/chat/completions \\\n"
             f"  -H 'Authorization: Bearer {token}' \\\n"
             "  -H 'Content-Type: application/json' \\\n"
-            '  -d \'{"model":"assistant","max_tokens":60,"messages":[{"role":"user","content":'
-            '"My IBAN is DE89 3704 0044 0532 0130 00. What is an IBAN used for? Answer in one sentence."}]}\''
+            '  -d \'{"model":"assistant","temperature":0,"max_tokens":60,"messages":['
+            '{"role":"system","content":"Answer in one short English sentence."},'
+            '{"role":"user","content":"Customer with IBAN DE89 3704 0044 0532 0130 00 asks: '
+            "What is the capital of France?\"}]}'"
         )
         click.echo("\nIts record and the proof, with the request id of the answer:\n")
         click.echo(f"tidegate audit show REQUEST_ID --dir {self._state.audit}")

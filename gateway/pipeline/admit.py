@@ -53,7 +53,7 @@ class Walk:
     `estimate(chat)` gives (prompt tokens, allowed output tokens over all choices).
     `tokens_of_chars(count)` estimates tokens of text that came without a usage report.
     `keyed_digest(data)` is a keyed hash in hex; `digest_key` (16 to 64 bytes) keys the digest of
-    answers. `observe(phase, reason, destination)` feeds metrics.
+    answers. `observe(phase, reason, destination, elapsed_us)` feeds metrics.
     `limit_headers(states)` gives the rate-limit header fields. `report_fault(phrase, error)` logs a
     fault by its class, without its text. `clock_ns` is a monotonic clock.
     """
@@ -71,7 +71,7 @@ class Walk:
     keyed_digest: Callable[[bytes], str]
     digest_key: bytes
     limit_headers: Callable[[tuple[LimitState, ...]], list[tuple[bytes, bytes]]]
-    observe: Callable[[str, str, str], None]
+    observe: Callable[[str, str, str, int], None]
     report_fault: Callable[[str, BaseException], None]
     clock_ns: Callable[[], int]
     write_timeout_seconds: float = 30.0
@@ -104,16 +104,16 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
             await walk.limiter.settle(reservation, None)
             raise
     except AuditUnavailable:
-        walk.observe("denied", "audit-unavailable", "none")
+        walk.observe("denied", "audit-unavailable", "none", _elapsed_us(walk, raw))
         raise
     except Refusal as refusal:
-        await _deny(walk, trail, refusal)
+        await _deny(walk, raw, trail, refusal)
         raise
     except Exception as fault:  # noqa: BLE001
         walk.report_fault("admission failed", fault)
         # fail-closed: a fault in any stage is a refusal, and it is recorded as one.
         failure = Refusal("The gateway could not process the request. Report the request id.")
-        await _deny(walk, trail, failure)
+        await _deny(walk, raw, trail, failure)
         raise failure from None
 
 
@@ -195,6 +195,7 @@ async def _reserve(
             f"Try again in {result.retry_after_seconds} s.",
             code=f"{result.bucket}-limit-exceeded",
             retry_after_seconds=result.retry_after_seconds,
+            headers=tuple(walk.limit_headers(result.states)),
         )
     return result
 
@@ -213,8 +214,12 @@ def _narrow(snapshot: Snapshot, permit: Permit, reservation: Reservation) -> Per
     return private
 
 
-async def _deny(walk: Walk, trail: Trail, refusal: Refusal) -> None:
+def _elapsed_us(walk: Walk, raw: RawRequest) -> int:
+    return (walk.clock_ns() - raw.received_mono_ns) // 1000
+
+
+async def _deny(walk: Walk, raw: RawRequest, trail: Trail, refusal: Refusal) -> None:
     """Record a refusal. Raises `AuditUnavailable` instead when that is not possible."""
-    walk.observe("denied", refusal.code, "none")
+    walk.observe("denied", refusal.code, "none", _elapsed_us(walk, raw))
     record: RequestRecord = records.denial(trail, refusal)
     await walk.journal.record(record)

@@ -293,7 +293,7 @@ class Relay:
         self._is_sealed = True
         await self._walk.limiter.settle(self._admitted.reservation, outcome.usage)
         name = outcome.destination.name if outcome.destination else "none"
-        self._walk.observe(outcome.phase.value, outcome.reason_code, name)
+        self._walk.observe(outcome.phase.value, outcome.reason_code, name, self._latency_us[-1][1])
 
     def _estimated_usage(self) -> Usage:
         """What a destination will charge when it did not say: the prompt and the text that came."""
@@ -323,7 +323,7 @@ class Relay:
             # The intent stays open in the log; start-up closes it as abandoned.
             self._walk.report_fault("closing record not written", fault)
             await self._walk.limiter.settle(self._admitted.reservation, self._outcome.usage)
-            self._walk.observe("abandoned", "audit-unavailable", "none")
+            self._walk.observe("abandoned", "audit-unavailable", "none", self._latency_us[-1][1])
 
     # -- watching ----------------------------------------------------------------------------------
 

@@ -3,7 +3,8 @@
 Invariants
 1. `open` takes an `Admitted`; the bytes sent are made from it here, by the encoder handed in.
 2. Clearance is checked again, by this module itself, for every connection (`_check`).
-3. Every wait has a deadline with a name: connect, first byte, idle, total.
+3. Every wait has a deadline with a name: connect, first byte, idle, total. Time in which the client
+   does not take what came is never the destination's idleness.
 4. `close` on an unfinished answer drops the connection, which stops the generation.
 
 httpx request objects are handed straight to the transport over aiohttp: 188 µs of CPU per request
@@ -40,6 +41,8 @@ from gateway.upstream.refusals import DEFAULT_RETRY_SECONDS, from_status
 EncodeBody = Callable[[Admitted, Destination], bytes]
 
 _ERROR_BODY_BYTES = 64 * 1024
+#: How a broken connection shows. The transport lets aiohttp's own errors through for what is no HTTP.
+_BROKEN = (httpx.TransportError, aiohttp.ClientError)
 #: Below the 5 s after which uvicorn-based servers (vLLM) close an idle connection.
 _KEEPALIVE_SECONDS = 4.0
 
@@ -72,6 +75,7 @@ class OpenAnswer:
         "_closed",
         "_deadlines",
         "_finished",
+        "_is_consumed",
         "_line",
         "_passed",
         "_progressed",
@@ -94,6 +98,7 @@ class OpenAnswer:
         self._progressed = started
         self._passed: Passed | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._is_consumed = False  # a piece is with the consumer; the destination is not waited for
         self._finished = False
         self._closed = False
 
@@ -104,11 +109,11 @@ class OpenAnswer:
         self._arm(loop)
         try:
             async for chunk in self._response.stream:  # type: ignore[union-attr]
-                self._progressed = loop.time()
+                self._is_consumed = True
                 yield chunk
-                # The consumer's own time (a slow client) is not the upstream's idleness.
+                self._is_consumed = False
                 self._progressed = loop.time()
-        except httpx.TransportError:
+        except _BROKEN:
             raise self._cut(loop.time()) from None
         finally:
             if self._timer is not None:
@@ -131,6 +136,8 @@ class OpenAnswer:
         self._timer = loop.call_later(wait, self._check_deadline, loop)
 
     def _check_deadline(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._is_consumed:
+            self._progressed = loop.time()
         passed = self._deadlines.passed(self._started, self._progressed, loop.time())
         if passed is None:
             self._arm(loop)
@@ -150,7 +157,7 @@ class OpenAnswer:
             self._line.breaker.abandon()
         try:
             await self._response.stream.aclose()  # type: ignore[union-attr]
-        except httpx.TransportError:
+        except _BROKEN:
             # The connection is gone already, which is what closing asks for.
             return
 
@@ -181,6 +188,11 @@ class ConnectionPool:
             return tuple(destinations)
         now = asyncio.get_running_loop().time()
         return choose.order(destinations, lambda name: self._is_open(name, now))
+
+    def breakers(self) -> dict[str, bool]:
+        """Whether each destination's breaker is open."""
+        now = asyncio.get_running_loop().time()
+        return {name: line.breaker.is_open(now) for name, line in self._lines.items()}
 
     def _is_open(self, name: str, now: float) -> bool:
         line = self._lines.get(name)
@@ -251,11 +263,13 @@ class ConnectionPool:
             raise UpstreamTimeout(
                 "The destination did not begin to answer in time.", code="upstream-first-byte-timeout"
             ) from None
-        except httpx.TransportError as error:
+        except _BROKEN as error:
             raise _connect_refusal(error) from None
 
 
-def _connect_refusal(error: httpx.TransportError) -> Refusal:
+def _connect_refusal(error: Exception) -> Refusal:
+    if isinstance(error, aiohttp.ClientError):
+        return UpstreamFailed("The destination did not give a valid answer.", code="upstream-malformed")
     cause = error.__cause__
     if isinstance(cause, aiohttp.ServerTimeoutError):
         return UpstreamTimeout(
@@ -282,7 +296,7 @@ async def _refuse(line: _Line, response: httpx.Response) -> Refusal:
                 body += chunk
                 if len(body) > _ERROR_BODY_BYTES:
                     break
-    except (TimeoutError, httpx.TransportError):
+    except (TimeoutError, *_BROKEN):
         body.clear()
     finally:
         _drop(response)

@@ -11,6 +11,7 @@ import msgspec
 from gateway.errors import (
     Refusal,
     UpstreamFailed,
+    UpstreamLimited,
     UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -31,6 +32,8 @@ KNOWN_CODES = frozenset(
     }
 )
 _REFUSED_STATUSES = frozenset({400, 413, 422})
+#: What vLLM says when prompt and output do not fit into the model.
+_TOO_LONG = ("maximum context length", "max_model_len")
 DEFAULT_RETRY_SECONDS = 5
 MAX_RETRY_SECONDS = 3600
 
@@ -54,16 +57,17 @@ def error_code(body: bytes) -> str | None:
         return None
     if isinstance(parsed.error.code, str) and parsed.error.code in KNOWN_CODES:
         return parsed.error.code
-    if parsed.error.message and "maximum context length" in parsed.error.message:
+    if parsed.error.message and any(words in parsed.error.message for words in _TOO_LONG):
         return "context_length_exceeded"
     return None
 
 
 def retry_after_seconds(value: str | None) -> int | None:
     """A provider's Retry-After in whole seconds within 1..3600; None for a date or nonsense."""
-    if value is None or not (value.isascii() and value.strip().isdigit()) or len(value) > 8:
+    text = "" if value is None else value.strip(" \t")
+    if not (text.isascii() and text.isdigit()) or len(text) > 8:
         return None
-    return min(max(1, int(value)), MAX_RETRY_SECONDS)
+    return min(max(1, int(text)), MAX_RETRY_SECONDS)
 
 
 def from_status(status: int, retry_after: str | None, body: bytes) -> Refusal:
@@ -79,7 +83,7 @@ def from_status(status: int, retry_after: str | None, body: bytes) -> Refusal:
             detail=detail,
         )
     if status == 429:
-        return UpstreamRejected(
+        return UpstreamLimited(
             "The destination is at its own rate limit. Try again later.",
             upstream_status=429,
             code="upstream-rate-limited",

@@ -47,9 +47,9 @@ async def chat_completions(request: AnyRequest) -> ASGIApp:
     started_ns = time.perf_counter_ns()
     request_id = receive.new_request_id()
     if gateway.in_flight_count >= gateway.settings.server.max_in_flight or gateway.is_draining:
-        return ProblemReply(
-            NotReady("The gateway is at its limit just now. Try again.", retry_after_seconds=1), request_id
-        )
+        overload = NotReady("The gateway is at its limit just now. Try again.", retry_after_seconds=1)
+        gateway.note_refusal(overload, request_id)
+        return ProblemReply(overload, request_id)
     gateway.enter()
     reply: ASGIApp | None = None
     try:
@@ -151,7 +151,7 @@ class _Unready:
 async def metrics(request: AnyRequest) -> ASGIApp:
     """Prometheus exposition text."""
     gateway: Gateway = request.app.state.gateway
-    return BytesReply(gateway.metrics.render(), b"text/plain; version=0.0.4; charset=utf-8")
+    return BytesReply(gateway.render_metrics(), b"text/plain; version=0.0.4; charset=utf-8")
 
 
 def _on_http_error(request: AnyRequest, error: HTTPException) -> Response[bytes]:

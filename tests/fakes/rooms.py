@@ -222,7 +222,7 @@ class Rooms:
             keyed_digest=lambda data: "d" * 64,
             digest_key=b"k" * 32,
             limit_headers=lambda states: [],
-            observe=lambda phase, reason, place: self.observed.append((phase, reason, place)),
+            observe=lambda phase, reason, place, elapsed_us: self.observed.append((phase, reason, place)),
             report_fault=lambda phrase, error: self.faults.append(type(error).__name__),
             clock_ns=lambda: 0,
             write_timeout_seconds=0.2,

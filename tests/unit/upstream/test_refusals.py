@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gateway.errors import (
     Refusal,
     UpstreamFailed,
+    UpstreamLimited,
     UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnavailable,
@@ -22,7 +23,7 @@ from gateway.upstream.refusals import error_code, from_status, retry_after_secon
         (400, UpstreamRejected, 400),
         (413, UpstreamRejected, 413),
         (422, UpstreamRejected, 422),
-        (429, UpstreamRejected, 429),
+        (429, UpstreamLimited, 429),
         (401, UpstreamFailed, 502),
         (403, UpstreamFailed, 502),
         (404, UpstreamFailed, 502),
