@@ -10,7 +10,8 @@ Invariants
 3. A request whose end two readers could see at different places is answered 400, and the connection is
    closed: what follows is never served.
 4. An answer of this module is never written into or instead of an answer that belongs to another request.
-5. When the client goes, the request being answered hears of it, whatever was pipelined behind it.
+5. When the client goes, the request being answered hears of it, also with some requests pipelined
+   behind it (`MAX_WAITING`, 64 KiB of body). With more, reading stops until it is answered.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+#: Pipelined requests that are read while another is being answered.
+MAX_WAITING = 8
 _STATUS_431 = b"431 Request Header Fields Too Large"
 _STATUS_400 = b"400 Bad Request"
 _SENTENCES = {
@@ -130,6 +133,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._has_progressed = True
         self._body_timer = self.loop.call_later(self.body_timeout_seconds, self._body_is_late)
         super().on_headers_complete()
+        if 0 < len(self.pipeline) <= MAX_WAITING:
+            # uvicorn stops reading here, and whoever does not read does not see that the client has gone.
+            self.flow.resume_reading()
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""

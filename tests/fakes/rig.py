@@ -11,6 +11,7 @@ answer goes out), lines from the log file, bytes from the recordings of the stan
 from __future__ import annotations
 
 import json
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ import httpx
 from gateway.audit.export import stored_records
 from gateway.audit.files import OsFiles
 from gateway.audit.store import StoredLog
+from tests.fakes.fault_standin import read_log
 from tests.fakes.hosted_standin import recorded_bytes
 from tests.fakes.stack import Child, GatewayProcess, copy_policies, start_child, start_gateway
 
@@ -129,12 +131,17 @@ class Seen:
 
 @dataclass
 class Rig:
-    """A gateway process and its two recording upstreams."""
+    """A gateway process and its two recording upstreams.
+
+    With `open_rig(…, faulty=True)` the private one fails as `control` says and writes `fault_log`.
+    """
 
     gateway: GatewayProcess
     hosted: Path
     private: Path
-    token: str = ""
+    token: str
+    control: Path
+    fault_log: Path
 
     @property
     def address(self) -> tuple[str, int]:
@@ -205,6 +212,16 @@ class Rig:
         found = (json.loads(stored) for stored in stored_records(source))
         return [record for record in found if record["phase"] != "log"]
 
+    def fault(self, mode: str, **more: Any) -> None:
+        """What the failing upstream does from now on."""
+        draft = self.control.with_suffix(".tmp")
+        draft.write_text(json.dumps({"mode": mode, **more}))
+        draft.replace(self.control)
+
+    def fault_events(self, event: str) -> list[dict[str, Any]]:
+        """What the failing upstream noted."""
+        return [entry for entry in read_log(self.fault_log) if entry["event"] == event]
+
     @contextmanager
     def ended(self) -> Iterator[None]:
         """After the block, wait until nothing is in flight and every intent has its end in the log."""
@@ -238,23 +255,28 @@ class Rig:
 def read_one(link: socket.socket, timeout: float = 15.0) -> RawAnswer:
     """One answer, read until it is whole (or the connection ends)."""
     link.settimeout(timeout)
-    data = b""
-    while True:
+    data, is_closed = bytearray(), False
+    while not is_closed and not _may_be_whole(data):
         try:
-            piece = link.recv(65_536)
+            piece = link.recv(262_144)
         except ConnectionResetError:
             piece = b""
         data += piece
-        if not piece:
-            answers = parse_answers(data, True)
-            assert len(answers) == 1, f"{len(answers)} answers"
-            return answers[0]
-        try:
-            answers = parse_answers(data, False)
-        except AssertionError:
-            continue
-        assert len(answers) == 1, f"{len(answers)} answers"
-        return answers[0]
+        is_closed = not piece
+    answers = parse_answers(bytes(data), is_closed)
+    assert len(answers) == 1, f"{len(answers)} answers"
+    return answers[0]
+
+
+def _may_be_whole(data: bytearray) -> bool:
+    """Whether one answer could end here. (An event never ends like the last chunk does.)"""
+    end = data.find(b"\r\n\r\n")
+    if end < 0:
+        return False
+    length = re.search(rb"(?i)\r\ncontent-length: *(\d+)\r\n", data[: end + 2])
+    if length is not None:
+        return len(data) >= end + 4 + int(length[1])
+    return data.endswith(b"\r\n0\r\n\r\n")
 
 
 def no_trace(answer: RawAnswer | httpx.Response, seen: Seen, *secrets: str) -> None:
@@ -274,6 +296,7 @@ def open_rig(
     *,
     routing: Mapping[str, str] | None = None,
     limits: Mapping[str, str] | None = None,
+    faulty: bool = False,
     **options: Any,
 ) -> Iterator[Rig]:
     """A rig in `directory`; edits of the policy files and options of `start_gateway`."""
@@ -289,6 +312,10 @@ def open_rig(
     try:
         children.append(start_child([STANDIN, "--port", "0", "--record", str(hosted_record)]))
         command = [STANDIN, "--port", "0", "--kind", "vllm", "--record", str(private_record)]
+        control, fault_log = directory / "control.json", directory / "fault.jsonl"
+        if faulty:
+            command = ["tests.fakes.fault_standin", "--port", "0", "--record", str(private_record)]
+            command += ["--control", str(control), "--log", str(fault_log)]
         children.append(start_child(command))
         gateway = start_gateway(
             directory / "gw",
@@ -300,7 +327,7 @@ def open_rig(
             small_segments=True,
             **options,
         )
-        yield Rig(gateway, hosted_record, private_record, gateway.token())
+        yield Rig(gateway, hosted_record, private_record, gateway.token(), control, fault_log)
     finally:
         if gateway is not None:
             gateway.stop()
