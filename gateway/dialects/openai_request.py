@@ -14,6 +14,7 @@ from typing import Any
 
 from gateway.dialects import openai_wire as wire
 from gateway.dialects.openai_body import encode_body
+from gateway.dialects.schema_words import check_keywords
 from gateway.dialects.strict_json import decode, json_text, refuse_value
 from gateway.domain.chat import (
     ChatRequest,
@@ -59,7 +60,7 @@ def parse_chat(body: bytes) -> ChatRequest:
         tools=_tools(chat.tools) if chat.tools else (),
         tool_choice=None if chat.tool_choice is None else json_text(chat.tool_choice),
         parallel_tool_calls=chat.parallel_tool_calls,
-        response_format=None if chat.response_format is None else json_text(chat.response_format),
+        response_format=_response_format(chat),
         sampling=_sampling(chat),
         stream=bool(chat.stream),
         include_usage=bool(options and options.include_usage),
@@ -172,9 +173,22 @@ def _tools(tools: list[wire.ToolWire]) -> tuple[ToolDefinition, ...]:
         if function.name in seen:
             raise refuse_value(f"tools[{at}].function.name", "another tool has this name already")
         seen.add(function.name)
-        parameters = None if function.parameters is None else json_text(function.parameters)
+        parameters = None
+        if function.parameters is not None:
+            parameters = json_text(function.parameters)
+            check_keywords(function.parameters, parameters, f"tools[{at}].function.parameters")
         found.append(ToolDefinition(function.name, function.description, parameters, function.strict))
     return tuple(found)
+
+
+def _response_format(chat: wire.ChatBody) -> JsonText | None:
+    wanted = chat.response_format
+    if wanted is None:
+        return None
+    text = json_text(wanted)
+    if isinstance(wanted, wire.SchemaFormat) and wanted.json_schema.schema is not None:
+        check_keywords(wanted.json_schema.schema, text, "response_format.json_schema.schema")
+    return text
 
 
 def _sampling(chat: wire.ChatBody) -> Sampling:
@@ -211,6 +225,8 @@ def _extensions(chat: wire.ChatBody) -> tuple[tuple[str, JsonText], ...]:
             found.append((name, json_text(value)))
     constraint = chat.structured_outputs
     if constraint is not None:
+        if constraint.json is not None:
+            check_keywords(constraint.json, json_text(constraint.json), "structured_outputs.json")
         given = [
             field for field in constraint.__struct_fields__ if getattr(constraint, field) not in (None, False)
         ]

@@ -189,6 +189,31 @@ def test_a_field_that_would_steer_the_gateway_is_400_wherever_it_stands(rig: Rig
         no_trace(answer, seen, MARK, "169.254", "of-the-caller", "someone-else")
 
 
+@pytest.mark.parametrize(
+    "name", ["api_base", "base_url", "api_key", "extra_headers", "extra_body", "cache_salt", "user"]
+)
+def test_a_steering_word_is_400_as_a_keyword_of_a_schema_and_no_matter_as_a_propertys_name(
+    rig: Rig, name: str
+) -> None:
+    word = {name: "http://of-the-caller"}
+    deep = {"type": "object", "properties": {"a": {"anyOf": [{"type": "string"}, {"items": word}]}}}
+    for schema in ({"type": "object", **word}, deep):
+        wrapped = {"name": "f", "schema": schema}
+        for body in (
+            chat(MARK, tools=[{"type": "function", "function": {"name": "f", "parameters": schema}}]),
+            chat(MARK, response_format={"type": "json_schema", "json_schema": wrapped}),
+            chat(MARK, structured_outputs={"json": schema}),
+        ):
+            with rig.watch() as seen:
+                answer = rig.post(body)
+            assert_denied(answer, seen, 400, "unknown-field")
+            assert json.loads(answer.body)["error"]["param"].endswith(name)
+            no_trace(answer, seen, "of-the-caller")
+    own = {"type": "object", "properties": {name: {"type": "string", "default": {name: 1}}}}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": own}}]
+    assert rig.post(chat(MARK, tools=tools)).status == 200
+
+
 def test_a_name_that_is_no_name_is_not_repeated(rig: Rig) -> None:
     for name in (
         f"iban {IBAN}",
