@@ -71,8 +71,11 @@ class UpstreamAnswer(Protocol):
         """Body bytes as they come. Raises `UpstreamFailed` or `UpstreamTimeout` when cut."""
         ...
 
-    async def close(self) -> None:
-        """Close the connection (cancels generation when the body is not finished). Idempotent."""
+    async def close(self, *, is_faulty: bool = False) -> None:
+        """Close the connection (cancels generation when the body is not finished). Idempotent.
+
+        `is_faulty`: what came was no valid answer, which counts against the destination.
+        """
         ...
 
 

@@ -310,7 +310,7 @@ class Relay:
         try:
             async with asyncio.timeout(self._walk.seal_timeout_seconds):
                 if self._answer is not None:
-                    await self._answer.close()
+                    await self._answer.close(is_faulty=self._outcome.error_class == UpstreamFailed.__name__)
                 if not self._is_sealed:
                     await self._seal_late()
         except TimeoutError as fault:

@@ -76,6 +76,7 @@ class OpenAnswer:
         "_deadlines",
         "_finished",
         "_is_consumed",
+        "_is_counted",
         "_line",
         "_passed",
         "_progressed",
@@ -100,6 +101,7 @@ class OpenAnswer:
         self._timer: asyncio.TimerHandle | None = None
         self._is_consumed = False  # a piece is with the consumer; the destination is not waited for
         self._finished = False
+        self._is_counted = False
         self._closed = False
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -124,6 +126,7 @@ class OpenAnswer:
         self._line.breaker.succeed()
 
     def _cut(self, now: float) -> Refusal:
+        self._is_counted = True
         self._line.breaker.fail(now)
         if self._passed is not None:
             return UpstreamTimeout(
@@ -145,8 +148,11 @@ class OpenAnswer:
         self._passed = passed
         _drop(self._response)
 
-    async def close(self) -> None:
-        """Give the connection back when the body was read, else drop it. Idempotent."""
+    async def close(self, *, is_faulty: bool = False) -> None:
+        """Give the connection back when the body was read, else drop it. Idempotent.
+
+        `is_faulty`: the body was no valid answer; the breaker counts it, unless it counted a cut already.
+        """
         if self._closed:
             return
         self._closed = True
@@ -154,6 +160,9 @@ class OpenAnswer:
             self._timer.cancel()
         if not self._finished:
             _drop(self._response)
+        if is_faulty and not self._is_counted:
+            self._line.breaker.fail(asyncio.get_running_loop().time())
+        elif not self._finished:
             self._line.breaker.abandon()
         try:
             await self._response.stream.aclose()  # type: ignore[union-attr]

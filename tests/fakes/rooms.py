@@ -101,6 +101,7 @@ class FakeAnswer:
         self.destination = destination
         self.upstream_request_id: str | None = "up-1"
         self.is_closed = False
+        self.is_faulty = False
         self._script = script
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -113,8 +114,9 @@ class FakeAnswer:
             else:
                 yield step
 
-    async def close(self) -> None:
+    async def close(self, *, is_faulty: bool = False) -> None:
         self.is_closed = True
+        self.is_faulty = is_faulty
 
 
 @dataclass

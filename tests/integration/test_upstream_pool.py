@@ -208,6 +208,20 @@ async def test_nobody_listening_is_unavailable_and_opens_the_breaker() -> None:
         assert pool.order(request.permit.destinations)[-1] == place
 
 
+async def test_answers_that_are_none_open_the_breaker(faults: Faults) -> None:
+    faults.mode("malformed-json")
+    request = await admitted()
+    place = request.permit.destinations[0]
+    async with pool_for(faults.child.url) as pool:
+        for _ in range(5):
+            answer = await pool.open(request, place)
+            await answer.close(is_faulty=True)
+        assert pool.breakers()[place.name]
+        with pytest.raises(UpstreamUnavailable) as caught:
+            await pool.open(request, place)
+    assert caught.value.code == "upstream-circuit-open"
+
+
 async def test_closing_an_unfinished_answer_drops_the_connection_at_once(faults: Faults) -> None:
     faults.mode("endless-trickle")
     request = await admitted()

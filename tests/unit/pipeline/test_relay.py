@@ -169,6 +169,23 @@ async def test_a_body_that_just_stops_is_truncated_too() -> None:
     assert b"upstream-truncated" in client.body
 
 
+async def test_an_answer_that_is_no_answer_counts_against_the_destination() -> None:
+    rooms = with_upstream(hosted_openai=[*STREAM[:2], b"data: {broken\n\n"])
+    await run(rooms, stream=True)
+    assert rooms.upstream.answers[0].is_faulty
+
+
+async def test_a_client_that_leaves_does_not_count_against_the_destination() -> None:
+    rooms = with_upstream(hosted_openai=[*STREAM[:2], None])
+    client = Client()
+    task = asyncio.create_task(run(rooms, True, client))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    client.gone.set()
+    await asyncio.wait_for(task, 1)
+    assert not rooms.upstream.answers[0].is_faulty
+
+
 async def test_the_next_place_of_the_permit_is_tried_before_the_first_byte() -> None:
     rooms = with_upstream(hosted_openai=DOWN, private_moe=STREAM)
     client = await run(rooms, stream=True)
