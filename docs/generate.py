@@ -54,6 +54,7 @@ SETTINGS: dict[str, str] = {
     "identity.issuers[].roles_claim": "Name of the claim with the roles.",
     "policy.directory": "Folder of the policy files.",
     "policy.poll_seconds": "How often the folder is looked at.",
+    "policy.region": "Region of this deployment; conditions read it as `region`.",
     "sensitivity.contextual_model": "Must be written. There is no contextual model yet, so only `none`.",
     "sensitivity.budget_ms": "Time for classifying one request; what is not read by then is restricted.",
     "sensitivity.engine": "Pattern engine. Both find the same.",
@@ -89,11 +90,17 @@ CONDITION: dict[str, str] = {
     "endpoint": "Kind of request. Today always `chat.completions`.",
     "stream": "Whether a streamed answer was asked for.",
     "tools": "Names of the tools that are offered, sorted.",
-    "prompt": "Name of the pinned prompt; empty when there is none.",
+    "prompt": "The pinned prompt, as name@version; empty when there is none.",
     "prompt_tokens": "Estimated tokens of the prompt.",
     "output_tokens": "Tokens of the answer that are allowed, over all choices.",
     "extensions": "Request fields beyond the common ones, sorted.",
-    "workload": "Today always `interactive`.",
+    "workload": "`interactive`, or `batch` when the header `x-tidegate-workload` says so.",
+    "client": "Application of the token (`azp` or `client_id`).",
+    "protocols": "Every pinned document, prompt and tool set, as name@version, sorted.",
+    "region": "`region` of this deployment's settings.",
+    "hour": "Hour of the request, 0 to 23, UTC.",
+    "minute": "Minute of the hour, UTC.",
+    "weekday": "Day of the request, 1 (Monday) to 7, UTC.",
 }
 
 
@@ -164,7 +171,11 @@ def condition_table() -> str:
     """The variables of a condition."""
     same("CONDITION", CONDITION, VARIABLES)
     lines = [f"| `{name}` | {_cel(kind.name())} | {CONDITION[name]} |" for name, kind in VARIABLES.items()]
-    bound = f"A condition has at most {MAX_CHARACTERS:,} characters."
+    bound = (
+        "Each attribute that `routing.yaml` declares is one more variable, `attributes.NAME`, of type "
+        "string; it is empty when the caller does not send it.\n\n"
+        f"A condition has at most {MAX_CHARACTERS:,} characters."
+    )
     return "| variable | type | meaning |\n|---|---|---|\n" + "\n".join(lines) + f"\n\n{bound}"
 
 

@@ -181,6 +181,8 @@ class PolicyWatch:
                 ("protocols_sha256", snapshot.protocols_sha256),
                 ("detectors_sha256", snapshot.detectors_sha256),
                 ("detectors", " ".join(self._detectors.versions)),
+                ("destinations", " ".join(sorted(policy.destinations))),
+                ("configured", " ".join(sorted(self._settings.destinations))),
             ),
         )
 

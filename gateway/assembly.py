@@ -266,6 +266,7 @@ async def open_gateway(
             observe=metrics.observe,
             report_fault=report_fault,
             clock_ns=time.perf_counter_ns,
+            region=settings.policy.region,
             write_timeout_seconds=float(settings.server.write_timeout_seconds),
         )
         await watch.announce(audit.record_event)

@@ -65,10 +65,11 @@ class IdentitySettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class PolicySettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Where the policy files are, and how often the folder is looked at."""
+    """Where the policy files are, how often the folder is looked at, and the region that conditions see."""
 
     directory: str = "policies"
     poll_seconds: float = 1.0
+    region: str = ""
 
 
 class SensitivitySettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

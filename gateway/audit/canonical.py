@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from gateway.audit import schema as doc
-from gateway.domain.record import Phase, RequestRecord, ResultFact, RouteFact
+from gateway.domain.record import AskedFact, Phase, RequestRecord, ResultFact, RouteFact
 
 _ENCODER = msgspec.json.Encoder()
 _PLAIN_ID = re.compile(r"[A-Za-z0-9._:/-]{1,200}")
@@ -82,7 +82,7 @@ class LogEvent:
     """Something that happened to the log itself. `facts` are names with plain values, never text of users.
 
     Event types: start, stop, segment-open, segment-close, gap, key-rotated, resumed,
-    export-created, audit-read.
+    export-created, audit-read, policy-activated, policy-rolled-back, policy-rejected.
     """
 
     event_type: str
@@ -192,6 +192,29 @@ def _decision(record: RequestRecord) -> doc.DecisionDoc:
         if limits is None
         else doc.LimitDoc(limits.reserved_tokens, limits.settled_tokens, limits.degraded),
         filters=tuple([doc.FilterDoc(f.rule, f.action, f.kind, f.count) for f in record.filters]),
+        asked=None if record.asked is None else _asked(record.asked),
+        shadow=None
+        if record.shadow is None
+        else doc.ShadowDoc(
+            record.shadow.sha256, record.shadow.destinations, record.shadow.denied, record.shadow.rule_ids
+        ),
+    )
+
+
+def _asked(asked: AskedFact) -> doc.AskedDoc:
+    return doc.AskedDoc(
+        asked.at_seconds,
+        asked.prompt_tokens,
+        asked.output_tokens,
+        asked.stream,
+        asked.workload,
+        asked.scopes,
+        asked.tools,
+        asked.other_tool_count,
+        asked.prompt,
+        asked.extensions,
+        dict(asked.attributes),
+        asked.region,
     )
 
 

@@ -96,6 +96,32 @@ class FilterDoc(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int
 
 
+class AskedDoc(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the policy was asked beside the fields above; `at` is Unix time in seconds."""
+
+    at: int
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    stream: bool = False
+    workload: str = "interactive"
+    scopes: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    other_tool_count: int = 0
+    prompt: str | None = None
+    extensions: tuple[str, ...] = ()
+    attributes: dict[str, str] = {}
+    region: str = ""
+
+
+class ShadowDoc(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a candidate policy would have decided otherwise."""
+
+    sha256: str
+    destinations: tuple[str, ...] = ()
+    denied: str | None = None
+    rule_ids: tuple[str, ...] = ()
+
+
 class DecisionDoc(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was decided, and by what."""
 
@@ -106,6 +132,8 @@ class DecisionDoc(msgspec.Struct, frozen=True, omit_defaults=True):
     pins: tuple[PinDoc, ...] = ()
     limits: LimitDoc | None = None
     filters: tuple[FilterDoc, ...] = ()
+    asked: AskedDoc | None = None
+    shadow: ShadowDoc | None = None
 
 
 class ContentDoc(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,35 +1,40 @@
-"""`tidegate policy lint | test | explain`: check a policy folder, run its cases, ask it about a request.
+"""`tidegate policy`: check a policy folder, run its cases, ask it about a request, compare, replay.
 
 Exit status 0: sound, all cases hold, or the request is permitted. 1: a fault, a failing case, a denial.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gateway.cli.policy_changes import FOLDER as _FOLDER
+from gateway.cli.policy_changes import compiled as _compiled
+from gateway.cli.policy_changes import diff_command, recorded_request, replay_command
 from gateway.domain.decision import Facts, Permit
 from gateway.domain.label import Label, Level, Tag
-from gateway.errors import ConfigurationError
-from gateway.policy.bundle import CaseResult, read_files, run_cases
-from gateway.policy.cases import ENDPOINTS, WORKLOADS
-from gateway.policy.compile import compile_bundle
-from gateway.policy.compiled import CompiledPolicy
+from gateway.policy.bundle import CaseResult, run_cases
+from gateway.policy.cases import ENDPOINTS, WORKLOADS, instant
 from gateway.policy.explain import DestinationStep, Explanation, RuleStep, explain, verdict_line
 
 _LEVELS = click.Choice([level.word for level in Level])
 _TAGS = click.Choice([tag.value for tag in Tag])
-_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.group()
 def policy() -> None:
-    """Check, test and explain the policy files of a folder."""
+    """Check, test, explain and compare the policy files of a folder."""
+
+
+policy.add_command(diff_command)
+policy.add_command(replay_command)
 
 
 @policy.command(name="lint")
@@ -70,9 +75,11 @@ def test_command(directory: Path) -> None:
 
 @policy.command(name="explain")
 @click.argument("directory", type=_FOLDER)
-@click.option("--tenant", required=True, help="Who asks.")
-@click.option("--model", required=True, help="The logical model asked for.")
-@click.option("--label", type=_LEVELS, required=True, help="The sensitivity level of the request.")
+@click.option("--request", "request_id", help="Explain this recorded request instead; needs --audit.")
+@click.option("--audit", "log", type=_FOLDER, help="The audit log or export that holds the request.")
+@click.option("--tenant", help="Who asks.")
+@click.option("--model", help="The logical model asked for.")
+@click.option("--label", type=_LEVELS, help="The sensitivity level of the request.")
 @click.option("--tag", "tags", type=_TAGS, multiple=True, help="A tag of the label; may be repeated.")
 @click.option("--role", "roles", multiple=True, help="A role of the caller; may be repeated.")
 @click.option("--scope", "scopes", multiple=True, help="A scope of the token; may be repeated.")
@@ -80,72 +87,85 @@ def test_command(directory: Path) -> None:
 @click.option(
     "--extension", "extensions", multiple=True, help="A field beyond the common ones; may be repeated."
 )
+@click.option("--attribute", "attributes", multiple=True, help="NAME=VALUE of an attribute; may be repeated.")
 @click.option(
     "--configured", multiple=True, help="A destination of this deployment; all of the policy by default."
 )
 @click.option("--endpoint", type=click.Choice(ENDPOINTS), default=ENDPOINTS[0], show_default=True)
 @click.option("--workload", type=click.Choice(WORKLOADS), default=WORKLOADS[0], show_default=True)
+@click.option("--client", default="", help="The application of the token.")
+@click.option("--region", default="", help="The region of the deployment.")
+@click.option("--at", default="1970-01-01T00:00:00Z", help="When it comes, such as 2026-11-30T08:15:00Z.")
 @click.option("--prompt", help="The pinned prompt, as name@version.")
 @click.option("--stream/--no-stream", default=False, show_default=True)
 @click.option("--prompt-tokens", type=click.IntRange(0), default=0, show_default=True)
 @click.option("--output-tokens", type=click.IntRange(0), default=0, show_default=True)
 def explain_command(
-    directory: Path,
-    tenant: str,
-    model: str,
-    label: str,
-    tags: tuple[str, ...],
-    roles: tuple[str, ...],
-    scopes: tuple[str, ...],
-    tools: tuple[str, ...],
-    extensions: tuple[str, ...],
-    configured: tuple[str, ...],
-    endpoint: str,
-    workload: str,
-    prompt: str | None,
-    stream: bool,
-    prompt_tokens: int,
-    output_tokens: int,
+    directory: Path, request_id: str | None, log: Path | None, configured: tuple[str, ...], **asked: Any
 ) -> None:
     """Say what the policy in DIRECTORY decides about a request, and how each rule came to match or not.
 
-    The tenant's floor is applied first, as it is for a real request.
+    The tenant's floor is applied first, as it is for a real request. With --request, the facts are those
+    that the log holds of that request.
     """
     compiled = _compiled(directory)
     unknown = sorted(set(configured) - set(compiled.destinations))
     if unknown:
         raise click.BadParameter(f"the policy has no destination {unknown[0]}", param_hint="--configured")
-    asked = Label(Level.parse(label), frozenset(Tag(tag) for tag in tags))
-    treated = asked.join(compiled.floor(tenant)) if tenant in compiled.tenants else asked
-    if treated.level > asked.level:
-        click.echo(f"the floor of tenant {tenant} raises the label from {label} to {treated.level.word}")
-    facts = Facts(
-        tenant=tenant,
-        roles=frozenset(roles),
-        scopes=frozenset(scopes),
-        label=treated,
-        model=model,
-        endpoint=endpoint,
-        stream=stream,
-        tool_names=frozenset(tools),
-        prompt=prompt,
-        prompt_tokens=prompt_tokens,
-        output_tokens=output_tokens,
-        extensions=frozenset(extensions),
-        workload=workload,
-    )
-    explanation = explain(compiled, facts, frozenset(configured or compiled.destinations))
+    places = frozenset(configured or compiled.destinations)
+    if request_id is not None:
+        if log is None:
+            raise click.UsageError("--request needs --audit")
+        one = recorded_request(log, request_id)
+        click.echo(f"recorded {one.ts_utc}: {one.answer.words} (rule {one.answer.rule})")
+        facts = one.facts
+        if not configured and one.deployment is not None:
+            places = one.deployment.configured_for(compiled)
+    else:
+        facts = _facts(asked)
+    floor = compiled.floor(facts.tenant)
+    if facts.tenant in compiled.tenants and floor.level > facts.label.level:
+        low, high = facts.label.level.word, floor.level.word
+        click.echo(f"the floor of tenant {facts.tenant} raises the label from {low} to {high}")
+        facts = replace(facts, label=facts.label.join(floor))
+    explanation = explain(compiled, facts, places)
     _show(explanation)
     if not isinstance(explanation.decision, Permit):
         raise click.exceptions.Exit(1)
 
 
-def _compiled(directory: Path) -> CompiledPolicy:
+def _facts(asked: Mapping[str, Any]) -> Facts:
+    """Facts of the options. Raises click's errors."""
+    missing = [name for name in ("tenant", "model", "label") if asked[name] is None]
+    if missing:
+        raise click.UsageError(f"Missing option '--{missing[0]}'.")
+    pairs = [each.partition("=") for each in asked["attributes"]]
+    if any(not mark for _, mark, _ in pairs):
+        raise click.BadParameter("expected NAME=VALUE", param_hint="--attribute")
     try:
-        return compile_bundle(read_files(directory))
-    except ConfigurationError as error:
-        click.echo(f"{directory}: refused\n  {error}", err=True)
-        raise click.exceptions.Exit(1) from None
+        at_seconds = instant(asked["at"])
+    except ValueError:
+        raise click.BadParameter("expected a time such as 2026-11-30T08:15:00Z", param_hint="--at") from None
+    return Facts(
+        tenant=asked["tenant"],
+        roles=frozenset(asked["roles"]),
+        scopes=frozenset(asked["scopes"]),
+        label=Label(Level.parse(asked["label"]), frozenset(Tag(tag) for tag in asked["tags"])),
+        model=asked["model"],
+        endpoint=asked["endpoint"],
+        stream=asked["stream"],
+        tool_names=frozenset(asked["tools"]),
+        prompt=asked["prompt"],
+        prompt_tokens=asked["prompt_tokens"],
+        output_tokens=asked["output_tokens"],
+        extensions=frozenset(asked["extensions"]),
+        workload=asked["workload"],
+        client=asked["client"],
+        protocols=frozenset({asked["prompt"]} if asked["prompt"] else ()),
+        attributes=tuple(sorted((name, value) for name, _, value in pairs)),
+        region=asked["region"],
+        at_seconds=at_seconds,
+    )
 
 
 def _show_case(result: CaseResult) -> None:

@@ -33,7 +33,13 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Everything a policy condition can ask about. Built from the verdict and the request only."""
+    """Everything a policy condition can ask about. Built from the verdict and the request only.
+
+    `prompt` is name@version of the pinned prompt; `protocols` are all pinned documents in that form.
+    `client` is the application of the token. `attributes` are (name, value) of the caller's attribute
+    headers, still unchecked: the policy refuses what it does not declare. `region` is that of this
+    deployment. `at_seconds` is when the request came, in Unix time.
+    """
 
     tenant: str
     roles: frozenset[str]
@@ -48,6 +54,11 @@ class Facts:
     output_tokens: int
     extensions: frozenset[str]
     workload: str = "interactive"
+    client: str = ""
+    protocols: frozenset[str] = frozenset()
+    attributes: tuple[tuple[str, str], ...] = ()
+    region: str = ""
+    at_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)

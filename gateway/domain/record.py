@@ -76,6 +76,38 @@ class RouteFact:
 
 
 @dataclass(frozen=True, slots=True)
+class AskedFact:
+    """What the policy was asked beside tenant, roles, label, model and pins: enough to ask it again.
+
+    `tools` names only tools of the registry; a client's own tool names are its free text, so they are
+    counted in `other_tool_count`. `at_seconds` is Unix time.
+    """
+
+    stream: bool
+    prompt_tokens: int
+    output_tokens: int
+    at_seconds: int
+    workload: str = "interactive"
+    scopes: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    other_tool_count: int = 0
+    prompt: str | None = None
+    extensions: tuple[str, ...] = ()
+    attributes: tuple[tuple[str, str], ...] = ()
+    region: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ShadowFact:
+    """What a candidate policy would have decided otherwise; `denied` is the code of a denial."""
+
+    sha256: str
+    destinations: tuple[str, ...]
+    denied: str | None
+    rule_ids: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LimitFact:
     """What was reserved and settled, in tokens."""
 
@@ -123,6 +155,8 @@ class RequestRecord:
     result: ResultFact | None = None
     intent_seq: int | None = None
     audit_level: str = "metadata"
+    asked: AskedFact | None = None
+    shadow: ShadowFact | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ class RawRequest:
 
     `request_id` is made by the server and is the only id that is trusted. `client_request_id` is the
     client's own, stored as untrusted. `endpoint` is a closed name such as `chat.completions`, not a
-    path. `declared_label` is the raw value of `x-tidegate-label` (a caller can only raise).
+    path. `declared_label` is the raw value of `x-tidegate-label` (a caller can only raise), `workload`
+    that of `x-tidegate-workload`. `attributes` are (name, value) of the `x-tidegate-attribute-…` headers.
     `received_at_us` is Unix time, `received_mono_ns` the monotonic clock.
     """
 
@@ -26,3 +27,5 @@ class RawRequest:
     peer: str
     received_at_us: int
     received_mono_ns: int
+    workload: str | None = None
+    attributes: tuple[tuple[str, str], ...] = ()

@@ -55,7 +55,7 @@ class Walk:
     `keyed_digest(data)` is a keyed hash in hex; `digest_key` (16 to 64 bytes) keys the digest of
     answers. `observe(phase, reason, destination, elapsed_us)` feeds metrics.
     `limit_headers(states)` gives the rate-limit header fields. `report_fault(phrase, error)` logs a
-    fault by its class, without its text. `clock_ns` is a monotonic clock.
+    fault by its class, without its text. `clock_ns` is a monotonic clock. `region` is the deployment's.
     """
 
     snapshots: SnapshotHolder
@@ -74,6 +74,7 @@ class Walk:
     observe: Callable[[str, str, str, int], None]
     report_fault: Callable[[str, BaseException], None]
     clock_ns: Callable[[], int]
+    region: str = ""
     write_timeout_seconds: float = 30.0
     seal_timeout_seconds: float = 5.0
 
@@ -91,7 +92,9 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
         verdict = trail.verdict = snapshot.classify(resolved, floor)
         trail.latency_us.append(("classify", (walk.clock_ns() - started_ns) // 1000))
         prompt_tokens, output_tokens = walk.estimate(resolved.chat)
-        facts = _facts(raw, principal, resolved, verdict, prompt_tokens, output_tokens)
+        workload = declared_workload(raw.workload)
+        facts = _facts(walk, raw, principal, chat, resolved, verdict, prompt_tokens, output_tokens, workload)
+        trail.facts, trail.own_tools = facts, frozenset(tool.name for tool in chat.tools)
         trail.decision = snapshot.decide(facts)
         permit = _permit(trail.decision)
         reservation = await _reserve(walk, principal, raw.request_id, prompt_tokens, output_tokens)
@@ -150,15 +153,32 @@ def declared(value: str | None) -> Label:
         ) from None
 
 
+def declared_workload(value: str | None) -> str:
+    """Workload class that the caller declares. Raises `RequestRefused` for another word."""
+    if value is None:
+        return "interactive"
+    if value not in ("interactive", "batch"):
+        raise RequestRefused(
+            "The header x-tidegate-workload must be interactive or batch.",
+            code="invalid-workload",
+            param="x-tidegate-workload",
+        )
+    return value
+
+
 def _facts(
+    walk: Walk,
     raw: RawRequest,
     principal: Principal,
+    asked: ChatRequest,
     resolved: ResolvedRequest,
     verdict: Verdict,
     prompt_tokens: int,
     output_tokens: int,
+    workload: str,
 ) -> Facts:
     chat = resolved.chat
+    pins = [f"{pin.name}@{pin.version}" for pin in resolved.pins]
     return Facts(
         tenant=principal.tenant,
         roles=principal.roles,
@@ -168,10 +188,17 @@ def _facts(
         endpoint=raw.endpoint,
         stream=chat.stream,
         tool_names=frozenset(tool.name for tool in chat.tools),
-        prompt=chat.prompt.id if chat.prompt else None,
+        # The prompt's own pin comes first; the client's reference may name no version.
+        prompt=pins[0] if asked.prompt is not None and pins else None,
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         extensions=frozenset(name for name, _ in chat.extensions),
+        workload=workload,
+        client=principal.client_id,
+        protocols=frozenset(pins),
+        attributes=raw.attributes,
+        region=walk.region,
+        at_seconds=raw.received_at_us // 1_000_000,
     )
 
 

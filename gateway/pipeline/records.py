@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 
 from gateway.domain.admitted import Admitted
 from gateway.domain.chat import ResolvedRequest
-from gateway.domain.decision import Denial, Destination, Permit
+from gateway.domain.decision import Denial, Destination, Facts, Permit
 from gateway.domain.finding import Verdict
 from gateway.domain.limits import Reservation, Usage
 from gateway.domain.principal import Principal
 from gateway.domain.record import (
     Actor,
+    AskedFact,
     ClassifierFact,
     LimitFact,
     Phase,
@@ -23,6 +24,7 @@ from gateway.domain.record import (
     RequestRecord,
     ResultFact,
     RouteFact,
+    ShadowFact,
 )
 from gateway.domain.stream import FilterAction
 from gateway.errors import Refusal
@@ -32,7 +34,8 @@ from gateway.errors import Refusal
 class Trail:
     """What is known of one request while it walks; filled stage by stage.
 
-    `latency_us` are (stage, microseconds) in the order of the stages.
+    `latency_us` are (stage, microseconds) in the order of the stages. `own_tools` are the names of the
+    client's own tools.
     """
 
     request_id: str
@@ -43,6 +46,9 @@ class Trail:
     model_asked: str = ""
     resolved: ResolvedRequest | None = None
     verdict: Verdict | None = None
+    facts: Facts | None = None
+    own_tools: frozenset[str] = frozenset()
+    shadow: ShadowFact | None = None
     decision: Permit | Denial | None = None
     reservation: Reservation | None = None
     latency_us: list[tuple[str, int]] = field(default_factory=list)
@@ -141,18 +147,47 @@ def _record(
         request_hmac=trail.request_hmac,
         result=result,
         audit_level=permit.obligations.audit_level if permit else "metadata",
+        asked=_asked(trail) if _is_known(trail.decision) else None,
+        shadow=trail.shadow,
     )
 
 
 def _known_model(trail: Trail) -> str:
     """The model asked for, once the policy knows it: before that it is free text of the client."""
-    match trail.decision:
+    return trail.model_asked if _is_known(trail.decision) else ""
+
+
+def _is_known(decision: Permit | Denial | None) -> bool:
+    """Whether the policy knew tenant, model and attributes, so that none of them is free text."""
+    match decision:
         case Permit():
-            return trail.model_asked
-        case Denial(status=403, code=code) if code != "unknown-tenant":
-            return trail.model_asked
+            return True
+        case Denial(status=403, code=code):
+            return code != "unknown-tenant"
         case _:
-            return ""
+            return False
+
+
+def _asked(trail: Trail) -> AskedFact | None:
+    facts = trail.facts
+    if facts is None:
+        return None
+    tools = facts.tool_names
+    registered = tuple(sorted(tools - trail.own_tools)) if tools else ()
+    return AskedFact(
+        stream=facts.stream,
+        prompt_tokens=facts.prompt_tokens,
+        output_tokens=facts.output_tokens,
+        at_seconds=facts.at_seconds,
+        workload=facts.workload,
+        scopes=tuple(sorted(facts.scopes)) if facts.scopes else (),
+        tools=registered,
+        other_tool_count=len(tools) - len(registered),
+        prompt=facts.prompt,
+        extensions=tuple(sorted(facts.extensions)) if facts.extensions else (),
+        attributes=facts.attributes,
+        region=facts.region,
+    )
 
 
 def ending(admitted: Admitted, outcome: Outcome, latency_us: tuple[tuple[str, int], ...]) -> RequestRecord:

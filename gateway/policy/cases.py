@@ -6,6 +6,7 @@ They run before a policy acts, so that a change of meaning is seen by whoever ma
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from gateway.domain.decision import Denial, Facts, Permit
 from gateway.domain.label import Label, Tag
@@ -14,7 +15,8 @@ from gateway.policy.fields import Field, Section
 
 _FACT_KEYS = (
     "tenant", "label", "tags", "model", "roles", "scopes", "endpoint", "stream", "tools", "prompt",
-    "prompt_tokens", "output_tokens", "extensions", "workload",
+    "prompt_tokens", "output_tokens", "extensions", "workload", "client", "protocols", "attributes", "region",
+    "at",
 )  # fmt: skip
 ENDPOINTS = ("chat.completions", "responses", "completions", "embeddings", "messages")
 WORKLOADS = ("interactive", "batch")
@@ -87,6 +89,8 @@ def _facts(section: Section) -> Facts:
     tags = section.get("tags")
     prompt, stream = section.get("prompt"), section.get("stream")
     endpoint, workload = section.get("endpoint"), section.get("workload")
+    client, region, at = section.get("client"), section.get("region"), section.get("at")
+    attributes = section.get("attributes")
     return Facts(
         tenant=section["tenant"].text(),
         roles=_words(section.get("roles")),
@@ -101,7 +105,27 @@ def _facts(section: Section) -> Facts:
         output_tokens=_count(section.get("output_tokens")),
         extensions=_words(section.get("extensions")),
         workload=WORKLOADS[0] if workload is None else workload.choice(WORKLOADS, "a known workload"),
+        client="" if client is None else client.text(),
+        protocols=_words(section.get("protocols")),
+        attributes=()
+        if attributes is None
+        else tuple(sorted((name, value.name()) for name, value in attributes.section())),
+        region="" if region is None else region.name(),
+        at_seconds=0 if at is None else _instant(at),
     )
+
+
+def instant(text: str) -> int:
+    """Unix time of `YYYY-MM-DDTHH:MM:SSZ`. Raises `ValueError`."""
+    moment = datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
+    return int(moment.timestamp())
+
+
+def _instant(field: Field) -> int:
+    try:
+        return instant(field.text())
+    except ValueError:
+        raise field.fault("a time such as 2026-11-30T08:15:00Z") from None
 
 
 def _words(field: Field | None) -> frozenset[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 
 from gateway.domain.decision import Obligations
@@ -28,6 +29,10 @@ CASES_PREFIX = "cases/"
 #: Above this a limit is none; it also stays exact in Lua's doubles.
 MAX_LIMIT = 1_000_000_000
 _LIMIT_KEYS = ("requests_per_minute", "tokens_per_minute", "concurrency")
+MAX_REVISION = 2**53 - 1
+MAX_ATTRIBUTES = 16
+#: An attribute's name is a word of CEL and, with `-` for `_`, the end of a header's name.
+ATTRIBUTE_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 def compile_bundle(files: Mapping[str, str]) -> CompiledPolicy:
@@ -43,15 +48,19 @@ def compile_bundle(files: Mapping[str, str]) -> CompiledPolicy:
                 f"{name}: expected one of {', '.join(REQUIRED_FILES)}, found another file{hint}"
             )
     sections = {name: _root(files, name) for name in REQUIRED_FILES}
-    routing = sections[ROUTING].only("id", "version", "models", "destinations", "rules")
+    routing = sections[ROUTING].only(
+        "id", "version", "revision", "attributes", "models", "destinations", "rules"
+    )
     profiles = _profiles(sections[OUTPUT])
     base_level = _base_level(sections[DETECTORS])
+    attributes, revision = _attributes(routing.get("attributes")), routing.get("revision")
     models = read_models(routing["models"].section())
     names = Names(
         models,
         read_destinations(routing["destinations"].section(), models),
         _tenants(sections[LIMITS]),
         profiles,
+        tuple(sorted(attributes)),
     )
     cases = tuple(
         case
@@ -71,6 +80,8 @@ def compile_bundle(files: Mapping[str, str]) -> CompiledPolicy:
         base_level=base_level,
         detectors=plain(sections[DETECTORS].node),
         cases=cases,
+        attributes=attributes,
+        revision=0 if revision is None else revision.integer(0, MAX_REVISION),
     )
 
 
@@ -84,6 +95,18 @@ def _digest(sections: Mapping[str, Section]) -> str:
     tree = {name: plain(section.node) for name, section in sections.items()}
     canonical = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
+
+
+def _attributes(field: Field | None) -> dict[str, frozenset[str]]:
+    """Attribute → values that a caller may send for it."""
+    found: dict[str, frozenset[str]] = {}
+    for name, item in () if field is None else field.section():
+        if not ATTRIBUTE_NAME.fullmatch(name):
+            raise item.fault("an attribute name of a-z, 0-9 and _ (at most 32)", shown(name))
+        found[name] = frozenset(item.section().only("values")["values"].distinct(Field.name))
+    if field is not None and len(found) > MAX_ATTRIBUTES:
+        raise field.fault(f"at most {MAX_ATTRIBUTES} attributes", str(len(found)))
+    return found
 
 
 def _tenants(root: Section) -> dict[str, TenantPolicy]:

@@ -107,6 +107,8 @@ class CompiledPolicy:
     """One whole policy. `models` are the logical models with their descriptions; `output_profiles` are
     the raw trees for the output room; `base_level` is the level of a text without findings.
     `detectors` is the whole tree of detectors.yaml, for the sensitivity room and its digest.
+    `attributes` maps the name of each attribute that a caller may send to its values. `revision` grows
+    with every change that is to act; an older one is not taken.
     """
 
     id: str
@@ -120,7 +122,14 @@ class CompiledPolicy:
     base_level: Level
     detectors: Plain
     cases: tuple[Case, ...] = ()
+    attributes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    revision: int = 0
     memory: Memory = field(default_factory=Memory, repr=False, compare=False)
+
+    @property
+    def attribute_names(self) -> tuple[str, ...]:
+        """Names of the attributes, sorted."""
+        return tuple(sorted(self.attributes))
 
     def floor(self, tenant: str) -> Label:
         """Least label of this tenant's requests."""

@@ -34,6 +34,10 @@ _NO_DESTINATION = (
     "The policy permits this request, but no permitted destination of this deployment serves this model. "
     "Choose another model or ask an administrator."
 )
+_BAD_ATTRIBUTE = (
+    "This header is not an attribute of the policy, or its value is not one that the policy lists. "
+    "Leave it out, or ask an administrator."
+)
 _UNSUPPORTED = "No permitted destination takes this field. Leave it out, or choose another model."
 
 
@@ -104,7 +108,8 @@ def _rule_list(policy: CompiledPolicy, rules: list[Rule]) -> RuleList:
     known = policy.memory.rule_lists.get(key)
     if known is None:
         conditions = [rule.condition for rule in asked if rule.condition is not None]
-        known = RuleList(asked, ladder(conditions), len(conditions) < len(asked))
+        rungs = ladder(conditions, policy.attribute_names)
+        known = RuleList(asked, rungs, len(conditions) < len(asked))
         policy.memory.rule_lists[key] = known
     return known
 
@@ -114,10 +119,12 @@ def _decide(policy: CompiledPolicy, facts: Facts, configured: frozenset[str]) ->
         return _denial(policy, "unknown-tenant", _UNKNOWN_TENANT)
     if facts.model not in policy.models:
         return _denial(policy, "model-not-found", _UNKNOWN_MODEL, status=404, param="model")
+    if facts.attributes and (bad := _bad_attribute(policy, facts)) is not None:
+        return _denial(policy, "invalid-attribute", _BAD_ATTRIBUTE, status=400, param=bad)
     scope = scope_of(policy, facts.tenant, facts.model, facts.label.level)
     denies, permits = scope.denies, scope.permits
     asks = len(denies.rules) > denies.falls_to_last or len(permits.rules) > permits.falls_to_last
-    bound = bind(facts) if asks else None
+    bound = bind(facts, policy.attribute_names) if asks else None
     denying = _first(denies, bound)
     if denying is not None:
         return _denial(policy, "denied-by-rule", denying.deny or _NO_RULE, (denying.id,))
@@ -167,6 +174,15 @@ def unsupported_field(places: Iterable[Destination], wanted: frozenset[str]) -> 
     """The field to name in a refusal: one that no place takes, else one that the first does not take."""
     missing = [wanted - place.extensions for place in places]
     return min(frozenset.intersection(*missing) or missing[0])
+
+
+def _bad_attribute(policy: CompiledPolicy, facts: Facts) -> str | None:
+    """Header of the first attribute that the policy does not declare, or not with this value."""
+    for name, value in facts.attributes:
+        if value not in policy.attributes.get(name, frozenset()):
+            # fail-closed: a misspelt attribute would silently miss the rule that was written for it.
+            return f"x-tidegate-attribute-{name.replace('_', '-')}"
+    return None
 
 
 def _is_servable(policy: CompiledPolicy, tenant: str, model: str, configured: frozenset[str]) -> bool:

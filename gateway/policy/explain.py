@@ -47,7 +47,7 @@ class Explanation:
 def explain(policy: CompiledPolicy, facts: Facts, configured: frozenset[str]) -> Explanation:
     """Every step to the decision about `facts`. Never raises for facts of any value."""
     decision = evaluate(policy, facts, configured)
-    bound = bind(facts)
+    bound = bind(facts, policy.attribute_names)
     steps = tuple(_rule_step(rule, facts, bound, decision) for rule in policy.rules)
     places: tuple[DestinationStep, ...] = ()
     for rule in policy.rules:

@@ -43,6 +43,7 @@ class Names:
     destinations: Mapping[str, DestinationPolicy]
     tenants: Mapping[str, TenantPolicy]
     profiles: Mapping[str, Plain]
+    attributes: tuple[str, ...] = ()
 
 
 def read_rules(field: Field, names: Names) -> tuple[Rule, ...]:
@@ -87,7 +88,7 @@ def _rule(section: Section, names: Names) -> Rule:
         highest=highest,
         models=None if models is None else _chosen(models, names.models, "a logical model of this file"),
         tenants=None if tenants is None else _chosen(tenants, names.tenants, "a tenant of limits.yaml"),
-        condition=None if when is None else _condition(when),
+        condition=None if when is None else _condition(when, names.attributes),
         destinations=() if deny is not None else _cleared(section["destinations"], lowest, highest, names),
         obligations=_obligations(section.get("obligations"), names),
         deny=None if deny is None else deny.text(),
@@ -143,10 +144,10 @@ def _obligations(field: Field | None, names: Names) -> Obligations:
     )
 
 
-def _condition(field: Field) -> Condition:
+def _condition(field: Field, attributes: tuple[str, ...]) -> Condition:
     source = field.text(max_characters=100_000)
     try:
-        return compile_condition(source)
+        return compile_condition(source, attributes)
     except ConditionRefused as error:
         start = field.node.text_mark if isinstance(field.node, Scalar) else None
         if start is not None:

@@ -26,8 +26,11 @@ _ONCE = frozenset(
         b"content-encoding",
         b"x-request-id",
         b"x-tidegate-label",
+        b"x-tidegate-workload",
     }
 )
+_ATTRIBUTE = b"x-tidegate-attribute-"
+_MAX_ATTRIBUTES = 16
 
 
 def new_request_id() -> str:
@@ -39,7 +42,7 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """The allow-listed headers, each at most once. Raises `RequestRefused`, `NotAuthenticated`."""
     found: dict[bytes, bytes] = {}
     for name, value in headers:
-        if name not in _ONCE:
+        if name not in _ONCE and not name.startswith(_ATTRIBUTE):
             continue
         if name in found:
             if name == b"authorization":
@@ -105,4 +108,23 @@ def raw_request(
         peer=peer,
         received_at_us=time.time_ns() // 1000,
         received_mono_ns=started_ns,
+        workload=plain_value(found, b"x-tidegate-workload"),
+        attributes=_attributes(found),
+    )
+
+
+def _attributes(found: dict[bytes, bytes]) -> tuple[tuple[str, str], ...]:
+    """(name, value) of the attribute headers, sorted; `-` in a header's name is `_` in the attribute's."""
+    names = [name for name in found if name.startswith(_ATTRIBUTE)]
+    if len(names) > _MAX_ATTRIBUTES or any(b"_" in name for name in names):
+        # fail-closed: two spellings of one attribute could say two things.
+        raise RequestRefused(
+            f"A request has at most {_MAX_ATTRIBUTES} attribute headers, with `-` and without `_`.",
+            code="invalid-attribute",
+        )
+    return tuple(
+        sorted(
+            (name[len(_ATTRIBUTE) :].decode("latin-1").replace("-", "_"), plain_value(found, name) or "")
+            for name in names
+        )
     )

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -134,3 +135,37 @@ async def test_a_fault_in_a_stage_is_a_recorded_refusal_without_its_text() -> No
     assert "DE89" not in caught.value.message
     assert rooms.journal.records[0].reason_code == "internal-error"
     assert rooms.faults == ["RuntimeError"]
+
+
+async def test_the_record_holds_what_the_policy_was_asked() -> None:
+    rooms = Rooms()
+    tools = [{"type": "function", "function": {"name": "own.tool", "parameters": {"type": "object"}}}]
+    body = json.dumps({**json.loads(BODY), "stream": True, "top_k": 3, "tools": tools}).encode()
+    raw = replace(raw_request(body), workload="batch", received_at_us=1_796_000_000_000_000)
+    await admit(replace(rooms.walk(), region="eu"), rooms.snapshot(), raw)
+    asked = rooms.journal.records[0].asked
+    assert asked is not None
+    assert (asked.stream, asked.prompt_tokens, asked.output_tokens) == (True, 10, 20)
+    assert (asked.workload, asked.region, asked.at_seconds) == ("batch", "eu", 1_796_000_000)
+    assert asked.extensions == ("top_k",)
+    # The client's own names are its free text.
+    assert (asked.tools, asked.other_tool_count) == ((), 1)
+
+
+async def test_a_misspelt_workload_is_refused_and_recorded() -> None:
+    rooms = Rooms()
+    with pytest.raises(RequestRefused) as caught:
+        await admit(rooms.walk(), rooms.snapshot(), replace(raw_request(BODY), workload="Batch"))
+    assert caught.value.code == "invalid-workload"
+    assert rooms.journal.phases == ["denied"]
+
+
+async def test_an_attribute_that_the_policy_does_not_declare_is_refused_and_kept_out_of_the_record() -> None:
+    rooms = Rooms()
+    raw = replace(raw_request(BODY), attributes=(("purpose", "secret-words"),))
+    with pytest.raises(RequestRefused) as caught:
+        await admit(rooms.walk(), rooms.snapshot(), raw)
+    assert (caught.value.code, caught.value.param) == ("invalid-attribute", "x-tidegate-attribute-purpose")
+    record = rooms.journal.records[0]
+    assert record.asked is None
+    assert "secret-words" not in repr(record)

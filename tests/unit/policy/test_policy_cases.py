@@ -32,6 +32,11 @@ cases:
       output_tokens: 2
       extensions: [top_k]
       workload: batch
+      client: app
+      protocols: [p@1]
+      attributes: {purpose: audit}
+      region: eu
+      at: 2026-11-30T08:15:00Z
     configured: []
     expect: {denied: no-destination, rule: sensitive}
 """
@@ -39,7 +44,8 @@ cases:
     label = Label(Level.RESTRICTED, frozenset({Tag.PHI, Tag.PII}))
     assert case.facts == Facts(
         "demo", frozenset({"a"}), frozenset({"b"}), label, "fast", "embeddings", True, frozenset({"t"}),
-        "p@1", 1, 2, frozenset({"top_k"}), "batch",
+        "p@1", 1, 2, frozenset({"top_k"}), "batch", "app", frozenset({"p@1"}), (("purpose", "audit"),), "eu",
+        1_796_026_500,
     )  # fmt: skip
     assert (case.where, case.name, case.configured) == ("cases/a.yaml:2", "everything", frozenset())
     assert (case.destinations, case.denied, case.rule) == (None, "no-destination", "sensitive")
@@ -96,6 +102,9 @@ def test_says_how_a_denial_differs() -> None:
         ("label: public", "lable: public", 'expected a known key (did you mean label?), found "lable"'),
         ("label: public", "label: public, endpoint: chat", "expected a known endpoint"),
         ("label: public", "label: public, workload: bath", "expected a known workload (did you mean batch?)"),
+        ("label: public", "label: public, at: 2026-11-31T00:00:00Z", "expected a time such as 2026-11-30T08"),
+        ("label: public", "label: public, at: yesterday", "expected a time such as 2026-11-30T08"),
+        ("label: public", "label: public, attributes: [a]", "expected a mapping"),
         ("label: public", "label: public, prompt_tokens: -1", "expected an integer from 0"),
         ("label: public", "label: public, stream: yes", "expected true or false"),
         ("name: one", "name: ''", "2:11: cases[0].name: expected text"),

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -47,7 +48,8 @@ def test_sees_every_declared_fact(source: str) -> None:
 def test_declares_the_documented_variables() -> None:
     assert set(VARIABLES) == {
         "label", "level", "tags", "tenant", "roles", "scopes", "model", "endpoint", "stream", "tools",
-        "prompt", "prompt_tokens", "output_tokens", "extensions", "workload",
+        "prompt", "prompt_tokens", "output_tokens", "extensions", "workload", "client", "protocols", "region",
+        "hour", "minute", "weekday",
     }  # fmt: skip
 
 
@@ -152,3 +154,36 @@ def test_ladder_gives_each_loop_its_own_budget() -> None:
     steps = ladder([compile_condition(loop.format(index)) for index in range(16)] + conditions(1))
     asked = facts(tools=frozenset(f"tool{index}" for index in range(60)), prompt_tokens=0)
     assert steps.first(bind(asked)) == 16
+
+
+@pytest.mark.parametrize(
+    ("at", "source"),
+    [
+        (0, "weekday == 4 && hour == 0 && minute == 0"),
+        (1_796_124_599, "weekday == 2 && hour == 11 && minute == 29"),
+        (1_796_601_599, "weekday == 7 && hour == 23 && minute == 59"),
+        (1_796_601_600, "weekday == 1 && hour == 0 && minute == 0"),
+    ],
+)
+def test_sees_the_time_of_the_request_in_utc(at: int, source: str) -> None:
+    assert compile_condition(source).holds(bind(replace(facts(), at_seconds=at))) is True
+
+
+def test_sees_declared_attributes_and_an_absent_one_as_empty() -> None:
+    names = ("cost_centre", "purpose")
+    condition = compile_condition("attributes.purpose == 'audit' && attributes.cost_centre == ''", names)
+    sent = replace(facts(), attributes=(("purpose", "audit"),))
+    assert condition.holds(bind(sent, names)) is True
+    assert condition.holds(bind(facts(), names)) is False
+
+
+@pytest.mark.parametrize("source", ["attributes.purpos == 'x'", "stream && attributes.purpos == 'x'"])
+def test_refuses_an_attribute_that_is_not_declared(source: str) -> None:
+    with pytest.raises(ConditionRefused, match=r"undeclared reference to 'attributes\.purpos'"):
+        compile_condition(source, ("purpose",))
+
+
+def test_sees_client_region_and_pinned_documents() -> None:
+    asked = replace(facts(), client="app", region="eu", protocols=frozenset({"b@2.0.0", "a@1.0.0"}))
+    source = "client == 'app' && region == 'eu' && protocols == ['a@1.0.0', 'b@2.0.0']"
+    assert compile_condition(source).holds(bind(asked)) is True
