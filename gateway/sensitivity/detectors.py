@@ -13,22 +13,37 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from gateway.domain.finding import Finding
 from gateway.domain.label import Label, Level, Tag
 from gateway.errors import ConfigurationError
-from gateway.sensitivity import examples, identifiers, national, secrets, views
+from gateway.sensitivity import (
+    blobs,
+    contact,
+    examples,
+    identifiers,
+    national,
+    places,
+    records,
+    secrets,
+    spoken,
+    spread,
+    tables,
+    tokens,
+    views,
+)
+from gateway.sensitivity.digits import NumberReader, NumberRow
 from gateway.sensitivity.engine import PatternEngine, open_engine
 from gateway.sensitivity.rule import Rule
+from gateway.sensitivity.work import Exhausted, Work
 
 #: How many layers of escapes and encodings are taken off.
 MAX_DEPTH = 3
-#: Candidates between two looks at the clock.
-_CHECK_EVERY = 64
 
 _OPAQUE = "opaque-blob@1"
+_DENSE = "dense-text@1"
 _OPAQUE_LABEL = Label(Level.RESTRICTED, frozenset({Tag.OPAQUE}))
 
 
@@ -71,19 +86,53 @@ def merge(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(kept)
 
 
+#: Patterns of views that are read besides the text itself, with what reads them.
+_WHOLE_VIEWS: tuple[tuple[bytes, Callable[[views.View], views.View | None]], ...] = (
+    (views.ESCAPE_TRIGGER, views.unescaped),
+    (spoken.TRIGGER, spoken.in_digits),
+    (spread.TRIGGER, spread.joined),
+    (spread.REVERSE_TRIGGER, spread.reversed_runs),
+    (spread.REVERSE_TRIGGER, spread.reversed_words),
+)
+_BLOB_VIEWS: tuple[tuple[bytes, Callable[[views.View, int, int], views.View | None]], ...] = (
+    (blobs.BASE64_TRIGGER, blobs.from_base64),
+    (blobs.HEX_TRIGGER, blobs.from_hex),
+    (blobs.HEX_PAIRS_TRIGGER, blobs.from_hex_pairs),
+    (blobs.BASE32_TRIGGER, blobs.from_base32),
+)
+
+
 class DetectorSet:
     """Rows over one engine, and any further detectors. Immutable; safe to share between threads."""
 
     def __init__(self, rules: Sequence[Rule], engine: str, extra: Sequence[Detector] = ()) -> None:
-        patterns = list(dict.fromkeys(rule.pattern for rule in rules))
-        self._rows = [[rule for rule in rules if rule.pattern == pattern] for pattern in patterns]
-        self._escape, self._base64, self._hex = range(len(patterns), len(patterns) + 3)
-        patterns += [views.ESCAPE_TRIGGER, views.BASE64_TRIGGER, views.HEX_TRIGGER]
-        self._engine: PatternEngine = open_engine(engine, patterns, once=frozenset({self._escape}))
-        self._scan = self._engine.scan
+        self._readers: list[_Reader] = []
+        triggers: list[bytes] = []
+        for pattern in dict.fromkeys(rule.pattern for rule in rules):
+            triggers.append(pattern)
+            self._readers.append(_reader([rule for rule in rules if rule.pattern == pattern]))
+        self._row_count = len(triggers)
+        read_tables = tables.Tables(
+            [word for rule in rules if isinstance(rule.examine, NumberRow) for word in rule.examine.words]
+        )
+        whole_views = (*_WHOLE_VIEWS, (tables.TRIGGER, read_tables.labelled_cells))
+        once = {pattern for pattern, _ in whole_views}
+        self._whole: dict[int, list[Callable[[views.View], views.View | None]]] = {}
+        for pattern, make in whole_views:
+            if pattern not in triggers:
+                triggers.append(pattern)
+            self._whole.setdefault(triggers.index(pattern), []).append(make)
+        self._blob = {len(triggers) + place: make for place, (_, make) in enumerate(_BLOB_VIEWS)}
+        triggers += [pattern for pattern, _ in _BLOB_VIEWS]
+        self._engine: PatternEngine = open_engine(
+            engine, triggers, frozenset(index for index, pattern in enumerate(triggers) if pattern in once)
+        )
+        self._fired, self._spans = self._engine.fired, self._engine.spans
         self._extra = tuple(extra)
         built_in = dict.fromkeys(rule.identity for rule in rules)
-        self.versions: tuple[str, ...] = (*built_in, _OPAQUE, *(detector.identity for detector in extra))
+        self.versions: tuple[str, ...] = (
+            *built_in, _OPAQUE, _DENSE, *(detector.identity for detector in extra)
+        )  # fmt: skip
         if len(set(self.versions)) != len(self.versions):
             raise ConfigurationError("detectors: expected distinct name@version, found one twice")
         self.sha256 = self._digest(rules)
@@ -105,77 +154,121 @@ class DetectorSet:
             digest.update(fact.encode() + b"\n")
         return digest.hexdigest()
 
-    def find(self, text: str, check: Callable[[], None] | None = None) -> tuple[Finding, ...]:
+    def find(
+        self, text: str, check: Callable[[], None] | None = None, most: int | None = None
+    ) -> tuple[Finding, ...]:
         """Findings in `text`, by place. `check` is called now and then and may raise to end the scan.
+
+        With `most` the answer is good for a label and not for masking: a kind is looked for no further once
+        it was found so often, and a text that takes more work than its length allows has a finding
+        `dense-text` (restricted, opaque). Without it every span is found, whatever it takes.
 
         Raises what the engine or a further detector raises; the caller must not take that for "nothing".
         """
-        if text.isascii():  # most chunks end here, with one call of the engine
-            hits = self._scan(text.encode("ascii"))
-            if not hits and not self._extra:
-                return ()
-            view = views.View(text, "plain", None)
-        else:
-            view = views.canonical(text)
-            hits = self._scan(view.data)
+        view = views.View(text, "plain", None) if text.isascii() else views.canonical(text)
+        fired = self._fired(view.data)
+        if not fired and not self._extra and view.text is text:
+            return ()  # most chunks end here, with one call of the engine
+        work = Work(None, None, check) if most is None else Work.bounded(len(text), most, check)
         findings: list[Finding] = []
-        if hits:
-            self._examine(view, hits, findings, 0, check)
-        if view.text is not text:
-            tags = views.hidden_tags(text)
-            if tags is not None:
-                self._examine(tags, self._scan(tags.data), findings, 1, check)
+        try:
+            self._examine(view, fired, findings, 0, work)
+            if view.text is not text:
+                for make in (views.hidden_tags, spoken.han_digits):
+                    inner = make(text)
+                    if inner is not None:
+                        self._examine(inner, self._fired(inner.data), findings, 1, work)
+        except Exhausted:
+            # fail-closed: what would take too long to read was not read, so it counts as the highest.
+            findings.append(Finding("dense-text", _DENSE, _OPAQUE_LABEL, len(text) - 1, len(text)))
         for detector in self._extra:
             findings += detector.find(text)
         return merge(findings)
 
     def _examine(
-        self,
-        view: views.View,
-        hits: Sequence[tuple[int, int, int]],
-        findings: list[Finding],
-        depth: int,
-        check: Callable[[], None] | None,
+        self, view: views.View, fired: Sequence[int], findings: list[Finding], depth: int, work: Work
     ) -> None:
         deeper: list[views.View] = []
-        row_count = len(self._rows)
-        has_escapes = False
-        for count, (index, start, end) in enumerate(hits):
-            if check is not None and count % _CHECK_EVERY == 0:
-                check()
-            if index < row_count:
-                for rule in self._rows[index]:
-                    for first, last in rule.examine(view, start, end):
-                        place = view.origin(first, last)
-                        findings.append(Finding(rule.kind, rule.identity, rule.label, *place))
-            elif index == self._escape:
-                has_escapes = True
+        for index in fired:
+            work.spend(1)
+            if index < self._row_count:
+                self._read_rows(view, index, findings, work)
+            elif depth >= MAX_DEPTH and index not in self._blob:
+                continue
+            elif index in self._whole:
+                if next(iter(self._spans(index, view.data)), None) is None:
+                    continue
+                for make in self._whole[index]:
+                    whole = make(view)
+                    if whole is not None and whole.text != view.text:
+                        deeper.append(whole)
             else:
-                inner = self._decode(view, index, start, end, findings)
-                if inner is not None:
-                    deeper.append(inner)
+                self._decode(view, index, deeper, findings, work)
         if depth >= MAX_DEPTH:
             return
-        if has_escapes:
-            deeper.append(views.unescaped(view))
         for inner in deeper:
-            if check is not None:
-                check()
-            self._examine(inner, self._scan(inner.data), findings, depth + 1, check)
+            work.spend(1 + (len(inner.text) >> 7))
+            self._examine(inner, self._fired(inner.data), findings, depth + 1, work)
+
+    def _read_rows(self, view: views.View, index: int, findings: list[Finding], work: Work) -> None:
+        read, rules = self._readers[index]
+        for start, end in self._spans(index, view.data):
+            work.spend(1)
+            for rule, first, last in read(view, start, end, work):
+                work.note(rule)
+                findings.append(Finding(rule.kind, rule.identity, rule.label, *view.origin(first, last)))
+            if work.most is not None and all(map(work.is_done, rules)):
+                return
 
     def _decode(
-        self, view: views.View, index: int, start: int, end: int, findings: list[Finding]
-    ) -> views.View | None:
-        if index == self._hex:
-            return views.from_hex(view, start, end)
-        inner = views.from_base64(view, start, end)
-        if (inner is None or inner.step != "base64") and views.is_opaque(view.text[start:end]):
-            findings.append(Finding("opaque-blob", _OPAQUE, _OPAQUE_LABEL, *view.origin(start, end)))
-        return inner
+        self,
+        view: views.View,
+        index: int,
+        deeper: list[views.View],
+        findings: list[Finding],
+        work: Work,
+    ) -> None:
+        make = self._blob[index]
+        for start, end in self._spans(index, view.data):
+            work.spend(3 + (end - start >> 6))
+            inner = make(view, start, end)
+            if inner is not None:
+                deeper.append(inner)
+            if make is not blobs.from_base64 or work.is_done(_OPAQUE):
+                continue
+            if (inner is None or inner.step != "base64") and blobs.is_opaque(view.text[start:end]):
+                work.note(_OPAQUE)
+                findings.append(Finding("opaque-blob", _OPAQUE, _OPAQUE_LABEL, *view.origin(start, end)))
+
+
+#: Reads one candidate for all rules of one pattern, and those rules.
+_Reader = tuple[Callable[[views.View, int, int, Work], Iterable[tuple[Rule, int, int]]], list[Rule]]
+
+
+def _reader(rules: list[Rule]) -> _Reader:
+    """Number rows over one pattern are read together, all others one by one."""
+    if all(isinstance(rule.examine, NumberRow) for rule in rules):
+        return NumberReader(rules).read, rules
+
+    def read(view: views.View, start: int, end: int, work: Work) -> Iterator[tuple[Rule, int, int]]:
+        for rule in rules:
+            if not work.is_done(rule):
+                for first, last in rule.examine(view, start, end):
+                    yield rule, first, last
+
+    return read, rules
 
 
 #: Every row that the product carries.
-RULES: tuple[Rule, ...] = identifiers.RULES + national.RULES + secrets.RULES
+RULES: tuple[Rule, ...] = (
+    identifiers.RULES
+    + national.RULES
+    + records.RULES
+    + contact.RULES
+    + places.RULES
+    + secrets.RULES
+    + tokens.RULES
+)
 
 
 def build_detectors(engine: str = "hyperscan", extra: Sequence[Detector] = ()) -> DetectorSet:

@@ -13,7 +13,7 @@ RE2 one more pass over the text (about 400 MB/s). Plain prose fires none. (Measu
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 import hyperscan
@@ -34,6 +34,14 @@ class PatternEngine(Protocol):
     @property
     def identity(self) -> str:
         """Name and version, for the digest of the detector set."""
+        ...
+
+    def fired(self, data: bytes) -> Sequence[int]:
+        """Patterns that may occur, in order; none that occurs is missing. Raises when the scan broke off."""
+        ...
+
+    def spans(self, index: int, data: bytes) -> Iterator[tuple[int, int]]:
+        """Spans of one pattern, leftmost first, not overlapping, found as they are asked for."""
         ...
 
     def scan(self, data: bytes) -> list[Hit]:
@@ -62,12 +70,20 @@ class _Spans:
         self._group = 1 if self._expression.groups else 0
         self._index, self._once = index, once
 
-    def of(self, data: bytes) -> list[Hit]:
-        """Hits in `data`, leftmost first, not overlapping."""
+    def of(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Spans in `data`, leftmost first, not overlapping."""
+        group = self._group
         if self._once:
             match = self._expression.search(data)
-            return [] if match is None else [(self._index, *match.span(self._group))]
-        return [(self._index, *match.span(self._group)) for match in self._expression.finditer(data)]
+            if match is not None:
+                yield match.span(group)
+            return
+        for match in self._expression.finditer(data):
+            yield match.span(group)
+
+    def hits(self, data: bytes) -> list[Hit]:
+        """The same with the pattern's index."""
+        return [(self._index, start, end) for start, end in self.of(data)]
 
 
 def _confirmers(patterns: Sequence[bytes], once: frozenset[int]) -> list[_Spans]:
@@ -79,18 +95,24 @@ class Re2Engine:
 
     def __init__(self, patterns: Sequence[bytes], once: frozenset[int] = frozenset()) -> None:
         self._confirmers = _confirmers(patterns, once)
+        self._all = range(len(self._confirmers))
 
     @property
     def identity(self) -> str:
         """Name and version."""
         return "re2@1"
 
+    def fired(self, _data: bytes) -> Sequence[int]:
+        """Every pattern: only looking for its spans tells."""
+        return self._all
+
+    def spans(self, index: int, data: bytes) -> Iterator[tuple[int, int]]:
+        """Spans of one pattern."""
+        return self._confirmers[index].of(data)
+
     def scan(self, data: bytes) -> list[Hit]:
         """All hits of all patterns."""
-        hits: list[Hit] = []
-        for confirmer in self._confirmers:
-            hits += confirmer.of(data)
-        return hits
+        return [hit for confirmer in self._confirmers for hit in confirmer.hits(data)]
 
 
 def _note_pattern(index: int, _start: int, _end: int, _flags: int, fired: list[int]) -> None:
@@ -109,14 +131,17 @@ class HyperscanEngine:
         self._confirmers = _confirmers(patterns, once)
         self._patterns = list(patterns)
         self._local = threading.local()
-        self._open()  # a pattern that Hyperscan cannot take fails here, at start
+        # Compiled once (1 s); each thread unpacks its own copy in some milliseconds. A pattern that
+        # Hyperscan cannot take fails here, at start.
+        self._serialised = self._compile()
+        self._open()
 
     @property
     def identity(self) -> str:
         """Name and version."""
         return "hyperscan@1"
 
-    def _open(self) -> Any:
+    def _compile(self) -> bytes:
         database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
         count = len(self._patterns)
         try:
@@ -128,25 +153,36 @@ class HyperscanEngine:
             )
         except hyperscan.error as error:
             raise ConfigurationError(f"detector patterns: hyperscan refuses them: {error}") from error
+        serialised: bytes = hyperscan.dumpb(database)
+        return serialised
+
+    def _open(self) -> Any:
+        database = hyperscan.loadb(self._serialised, hyperscan.HS_MODE_BLOCK)
+        database.scratch = hyperscan.Scratch(database)
         self._local.scan = database.scan
         return database.scan
 
-    def scan(self, data: bytes) -> list[Hit]:
-        """All hits of all patterns. `hyperscan.ScanTerminated` and every other error come through."""
+    def fired(self, data: bytes) -> Sequence[int]:
+        """Patterns that occur. `hyperscan.ScanTerminated` and every other error come through."""
         if not data:
-            return []
+            return ()
         fired: list[int] = []
         try:
             scan = self._local.scan
         except AttributeError:
             scan = self._open()
         scan(data, match_event_handler=_note_pattern, context=fired)
-        if not fired:
-            return fired  # type: ignore[return-value]  # the empty list; saves one allocation per chunk
-        hits: list[Hit] = []
-        for index in sorted(fired):
-            hits += self._confirmers[index].of(data)
-        return hits
+        if len(fired) > 1:
+            fired.sort()
+        return fired
+
+    def spans(self, index: int, data: bytes) -> Iterator[tuple[int, int]]:
+        """Spans of one pattern."""
+        return self._confirmers[index].of(data)
+
+    def scan(self, data: bytes) -> list[Hit]:
+        """All hits of all patterns."""
+        return [hit for index in self.fired(data) for hit in self._confirmers[index].hits(data)]
 
 
 #: Engines that settings may name.

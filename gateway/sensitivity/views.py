@@ -181,19 +181,18 @@ def canonical(text: str, step: str = "plain", parent: View | None = None) -> Vie
 
 #: Patterns (RE2 syntax) that say which decoders have work. The engine looks for them with the detectors.
 ESCAPE_TRIGGER = (
-    rb"%[0-9A-Fa-f]{2}|\\[ux][0-9A-Fa-f{]|\\[nrtbf\"'/\\]|&(?:#[0-9xX]|[A-Za-z]{2,8};)"
-    rb"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
+    rb"%[0-9A-Fa-f]{2}|\\[uxU][0-9A-Fa-f{]|\\[nrtbf\"'/\\0-7]|&(?:#[0-9xX]|[A-Za-z]{2,8};)"
+    rb"|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|(?:=[0-9A-F]{2}){3}"
 )
-BASE64_TRIGGER = rb"[A-Za-z0-9+/_-]{15,}(?:\r?\n[A-Za-z0-9+/_-]{15,})*={0,2}"
-HEX_TRIGGER = rb"(?:[0-9A-Fa-f]{2}){9,}"
 
 #: Escapes of JSON, JavaScript, URLs and HTML, and control characters, which no reader sees. The first class
 #: lets `re` skip from one candidate to the next; what follows looks back at which sign it was.
 _ESCAPE = re.compile(
-    r"[%\\&\x00-\x08\x0b\x0c\x0e-\x1f\x7f](?:"
+    r"[%\\&=\x00-\x08\x0b\x0c\x0e-\x1f\x7f](?:"
     r"(?<=%)(?:[0-7][0-9A-Fa-f]|[89A-Fa-f][0-9A-Fa-f](?:%[89A-Fa-f][0-9A-Fa-f])*)"
     r"|(?<=\\)(?:u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}"
-    r"|u\{[0-9A-Fa-f]{1,6}\}|x[0-9A-Fa-f]{2}|[nrtbf\"'/\\])"
+    r"|u\{[0-9A-Fa-f]{1,6}\}|U[0-9A-Fa-f]{8}|x[0-9A-Fa-f]{2}|x\{[0-9A-Fa-f]{1,6}\}|[0-3][0-7]{2}|[nrtbf\"'/\\])"
+    r"|(?<==)[0-9A-F]{2}(?:=[0-9A-F]{2}){2,}"
     r"|(?<=&)(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,8});?"
     r"|(?<=[\x00-\x1f\x7f])[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]*)"
 )
@@ -207,9 +206,13 @@ def _unescape_one(match: re.Match[str]) -> str:
         return binascii.unhexlify(found.replace("%", "")).decode("utf-8", "replace")
     if sign == "&":
         return html.unescape(found)
+    if sign == "=":
+        return binascii.unhexlify(found.replace("=", "")).decode("utf-8", "replace")
     if sign != "\\":
         return ""
-    if kind == "x" or found.startswith("\\u{"):
+    if kind in "01234567":
+        return chr(int(found[1:], 8))
+    if kind in "xU" or found.startswith("\\u{"):
         code = int(found[2:].strip("{}"), 16)
         return chr(code) if code < 0x110000 else found
     if kind == "u":
@@ -218,7 +221,8 @@ def _unescape_one(match: re.Match[str]) -> str:
 
 
 def unescaped(view: View) -> View:
-    """View with one layer of escapes undone. Source: RFC 8259 §7, RFC 3986 §2.1, HTML §13.5."""
+    """View with one layer of escapes undone. Source: RFC 8259 §7, RFC 3986 §2.1, HTML §13.5,
+    RFC 2045 §6.7."""
     source = view.text
     text = _ESCAPE.sub(_unescape_one, source)
 
@@ -226,71 +230,6 @@ def unescaped(view: View) -> View:
         return ((*match.span(), len(_unescape_one(match))) for match in _ESCAPE.finditer(source))
 
     return canonical(text, "unescaped", View(text, "unescaped", _OffsetMap(pieces, view.origin).origin))
-
-
-def _readable(raw: bytes) -> str | None:
-    """`raw` as text if it is text: UTF-8, or UTF-16 as PowerShell writes it."""
-    if raw.count(0) * 3 > len(raw):
-        try:
-            text = raw.decode("utf-16-le" if raw[1:2] == b"\0" else "utf-16-be")
-        except UnicodeDecodeError:
-            return None
-    else:
-        try:
-            text = raw.decode("utf-8")
-        except UnicodeDecodeError:
-            return None
-    printable = sum(map(str.isprintable, text)) + text.count("\n") + text.count("\t") + text.count("\r")
-    return text if text and printable * 10 >= len(text) * 9 else None
-
-
-_TO_STANDARD = str.maketrans("-_", "+/", "\r\n=")
-
-
-def _base64_bytes(blob: str) -> bytes:
-    digits = blob if blob.isalnum() else blob.translate(_TO_STANDARD)
-    return binascii.a2b_base64(digits[: len(digits) - (len(digits) % 4 == 1)] + "=" * (-len(digits) % 4 % 3))
-
-
-def _blob_view(view: View, step: str, text: str, start: int, end: int) -> View:
-    span = view.origin(start, end)
-    inner = View(text, step, lambda _start, _end: span)
-    return canonical(text, step, inner)
-
-
-#: Text inside binary: as long as the shortest identifier.
-_STRINGS = re.compile(rb"[\x20-\x7e\r\n\t]{9,}")
-
-
-def from_base64(view: View, start: int, end: int) -> View | None:
-    """What the blob at `start:end` says when read as base64 or base64url.
-
-    All four alignments are tried, because a path or a word may stand glued before the blob; then line by
-    line. A view with step `base64` is wholly text; one with step `base64-strings` holds only the printable
-    strings of something binary. None: not even those.
-    """
-    blob = view.text[start:end]
-    if blob.lower() == blob or blob.upper() == blob:
-        return None  # names of code, hashes and paths; no encoded text is of one case
-    readings: list[bytes] = []
-    for shift in range(min(4, len(blob) - 14)):
-        raw = _base64_bytes(blob[shift:])
-        text = _readable(raw)
-        if text is not None:
-            return _blob_view(view, "base64", text, start, end)
-        readings.append(raw)
-    if "\n" in blob:
-        readings += [_base64_bytes(line) for line in blob.split("\n")]
-    strings = [found for raw in readings for found in _STRINGS.findall(raw)]
-    if not strings:
-        return None
-    return _blob_view(view, "base64-strings", b"\n".join(strings).decode("ascii"), start, end)
-
-
-def from_hex(view: View, start: int, end: int) -> View | None:
-    """What the blob at `start:end` says when read as hexadecimal bytes, or None when it is not text."""
-    text = _readable(bytes.fromhex(view.text[start:end]))
-    return None if text is None else _blob_view(view, "hex", text, start, end)
 
 
 _TAGS = re.compile("[\U000e0020-\U000e007e]")
@@ -305,21 +244,15 @@ def hidden_tags(text: str) -> View | None:
     return View("".join(chr(ord(text[place]) - 0xE0000) for place in places), "tags", lambda _s, _e: span)
 
 
-#: What begins a blob that is public by nature: an X.509 structure, or an SSH public key.
-_PUBLIC_BLOB = (b"\x00\x00\x00\x07ssh-rsa", b"\x00\x00\x00\x0bssh-ed25519", b"\x00\x00\x00\x13ecdsa-")
+def replaced(view: View, step: str, pieces: list[tuple[int, int, str]]) -> View:
+    """The view with pieces (start, end, new text), in order and apart, in place of what stood there."""
+    text, parts, behind = view.text, [], 0
+    for start, end, new in pieces:
+        parts += (text[behind:start], new)
+        behind = end
+    parts.append(text[behind:])
 
+    def spans() -> Iterator[tuple[int, int, int]]:
+        return ((start, end, len(new)) for start, end, new in pieces)
 
-def is_opaque(blob: str) -> bool:
-    """Whether a base64 run that does not decode to text is long and varied enough to carry a document.
-
-    Certificates and public keys are told by their structure. The bound of 256 characters keeps hashes,
-    integrity strings and signatures out.
-    """
-    if len(blob) < 256 or len(set(blob)) < 24:
-        return False
-    lines = blob.split()
-    if any(len(line) < 40 or len(line) != len(lines[0]) for line in lines[:-1]):
-        return False  # a list of names, not a broken blob
-    raw = _base64_bytes(blob)
-    is_der = raw[:2] == b"\x30\x82" and int.from_bytes(raw[2:4], "big") + 4 == len(raw)
-    return not is_der and not raw.startswith(_PUBLIC_BLOB)
+    return View("".join(parts), step, _OffsetMap(spans, view.origin).origin)

@@ -88,7 +88,7 @@ def test_sha256_tells_engines_and_tables_apart_and_is_stable() -> None:
 
 
 def test_versions_name_every_row_once() -> None:
-    assert set(HYPERSCAN.versions) == {rule.identity for rule in RULES} | {"opaque-blob@1"}
+    assert set(HYPERSCAN.versions) == {rule.identity for rule in RULES} | {"opaque-blob@1", "dense-text@1"}
     assert len(HYPERSCAN.versions) == len(set(HYPERSCAN.versions))
 
 

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from gateway.sensitivity import views
+from gateway.sensitivity import blobs, views
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_origins_chain_through_both_views() -> None:
 def test_base64_is_read_at_any_alignment(glued: str) -> None:
     blob = glued + base64.b64encode(b"account 4539-1488-0343").decode()
     view = views.canonical(f"> {blob}")
-    inner = views.from_base64(view, 2, 2 + len(blob))
+    inner = blobs.from_base64(view, 2, 2 + len(blob))
     assert inner is not None
     assert "account 4539-1488-0343" in inner.text or "count 4539-1488-0343" in inner.text
     assert inner.origin(3, 5) == (2, 2 + len(blob))
@@ -109,7 +109,7 @@ def test_base64_is_read_at_any_alignment(glued: str) -> None:
 
 def test_base64url_without_padding_is_read() -> None:
     blob = base64.urlsafe_b64encode("päss ÿÿÿ 1234".encode()).decode().rstrip("=")
-    inner = views.from_base64(views.canonical(blob), 0, len(blob))
+    inner = blobs.from_base64(views.canonical(blob), 0, len(blob))
     assert inner is not None
     assert inner.step == "base64"
 
@@ -118,21 +118,21 @@ def test_base64_over_lines_is_read() -> None:
     raw = base64.encodebytes(
         b"a line of text that is long enough to be broken into two lines of base64"
     ).decode()
-    inner = views.from_base64(views.canonical(raw), 0, len(raw.rstrip()))
+    inner = blobs.from_base64(views.canonical(raw), 0, len(raw.rstrip()))
     assert inner is not None
     assert "broken into two" in inner.text
 
 
 def test_base64_of_utf16_is_read() -> None:
     blob = base64.b64encode("secret 123-45".encode("utf-16-le")).decode()
-    inner = views.from_base64(views.canonical(blob), 0, len(blob))
+    inner = blobs.from_base64(views.canonical(blob), 0, len(blob))
     assert inner is not None
     assert inner.text == "secret 123-45"
 
 
 def test_strings_inside_binary_are_read_but_not_called_text() -> None:
     blob = base64.b64encode(bytes(range(128, 200)) + b"ssn 513-42-5031" + bytes(range(200, 256))).decode()
-    inner = views.from_base64(views.canonical(blob), 0, len(blob))
+    inner = blobs.from_base64(views.canonical(blob), 0, len(blob))
     assert inner is not None
     assert "513-42-5031" in inner.text
     assert inner.step == "base64-strings"
@@ -142,15 +142,15 @@ def test_strings_inside_binary_are_read_but_not_called_text() -> None:
     "word", ["getElementsByClassName", "a" * 16, "x" * 17, "docs/reference/getting-started"]
 )
 def test_words_are_not_blobs(word: str) -> None:
-    assert views.from_base64(views.canonical(word), 0, len(word)) is None
+    assert blobs.from_base64(views.canonical(word), 0, len(word)) is None
 
 
 def test_hex_is_read_when_it_is_text() -> None:
     blob = b"ssn=476-04-0714".hex()
-    inner = views.from_hex(views.canonical(blob), 0, len(blob))
+    inner = blobs.from_hex(views.canonical(blob), 0, len(blob))
     assert inner is not None
     assert inner.text == "ssn=476-04-0714"
-    assert views.from_hex(views.canonical("dd703db3280e59f722493741"), 0, 24) is None
+    assert blobs.from_hex(views.canonical("dd703db3280e59f722493741"), 0, 24) is None
 
 
 def test_hidden_tag_characters_are_read() -> None:
@@ -167,8 +167,8 @@ def test_long_varied_blobs_are_opaque_and_public_structures_are_not() -> None:
     der = b"\x30\x82" + (396).to_bytes(2, "big") + noise[4:]
     der = der[:400]
     ssh = b"\x00\x00\x00\x07ssh-rsa" + noise
-    assert views.is_opaque(base64.b64encode(noise).decode())
-    assert not views.is_opaque(base64.b64encode(der).decode())
-    assert not views.is_opaque(base64.b64encode(ssh).decode())
-    assert not views.is_opaque(base64.b64encode(noise[:96]).decode())
-    assert not views.is_opaque("A" * 300)
+    assert blobs.is_opaque(base64.b64encode(noise).decode())
+    assert not blobs.is_opaque(base64.b64encode(der).decode())
+    assert not blobs.is_opaque(base64.b64encode(ssh).decode())
+    assert not blobs.is_opaque(base64.b64encode(noise[:96]).decode())
+    assert not blobs.is_opaque("A" * 300)
