@@ -41,6 +41,7 @@ from gateway.limits.estimate import BYTES_PER_TOKEN, estimate_output_tokens, est
 from gateway.limits.headers import limit_headers
 from gateway.limits.redis_store import RedisLimiter
 from gateway.pipeline.admit import Walk
+from gateway.protocols.tool_gate import guard
 from gateway.sensitivity.classify import FindingsCache
 from gateway.sensitivity.detectors import Detector
 from gateway.settings import EndpointSettings, Settings, read_secret
@@ -257,6 +258,7 @@ async def open_gateway(
             journal=audit,
             upstream=pool,
             dialects=OpenAIDialects(),
+            new_gate=guard,
             problem=problem,
             estimate=_estimate,
             tokens_of_chars=lambda count: -(-count // BYTES_PER_TOKEN),

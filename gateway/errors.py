@@ -11,7 +11,9 @@ The tree::
         │   ├── HeadersTooLarge       431
         │   ├── NotFound              404  unknown model, route, prompt
         │   ├── MethodNotAllowed      405
-        │   └── Unresolvable          422  prompt or tools cannot be resolved
+        │   ├── Removed               410  a protocol version whose time is over
+        │   ├── Unresolvable          422  prompt or tools cannot be resolved
+        │   └── UpgradeRequired       426  a protocol version below the tenant's floor
         ├── NotAuthenticated          401  one body for every reason; the reason goes to the log
         ├── KeySetUnavailable         503  tokens cannot be verified just now
         ├── PolicyDenied              403
@@ -24,7 +26,8 @@ The tree::
         ├── UpstreamTimeout           504
         ├── UpstreamRejected          4xx  the upstream refuses the request itself
         │   └── UpstreamLimited       429  the upstream's own rate limit
-        └── OutputBlocked             502  the output filter could not finish, or says stop
+        ├── OutputBlocked             502  the output filter could not finish, or says stop
+        └── ToolCallRefused           502  the model called a tool that is not offered, or wrongly
 
 Invariants
 1. `message` never holds text of a prompt, an answer, a token or a header value.
@@ -129,6 +132,23 @@ class Unresolvable(RequestRefused):
 
     status = 422
     default_code = "unresolvable-protocol"
+
+
+class Removed(RequestRefused):
+    """The version that the request asks for was removed on a date that was announced."""
+
+    status = 410
+    default_code = "protocol-removed"
+
+
+class UpgradeRequired(RequestRefused):
+    """The version that the request asks for is below the floor of its tenant.
+
+    `headers` holds the `Upgrade` field that RFC 9110 asks for.
+    """
+
+    status = 426
+    default_code = "protocol-version-below-floor"
 
 
 class NotAuthenticated(Refusal):
@@ -251,3 +271,10 @@ class OutputBlocked(Refusal):
 
     status = 502
     default_code = "output-blocked"
+
+
+class ToolCallRefused(Refusal):
+    """The answer calls a tool that is not offered, or with arguments that it does not take."""
+
+    status = 502
+    default_code = "tool-arguments-invalid"

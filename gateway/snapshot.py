@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gateway.domain.caller import Caller
 from gateway.domain.chat import ChatRequest, ResolvedRequest
 from gateway.domain.decision import Decision, Facts, Permit
 from gateway.domain.finding import Verdict
@@ -22,14 +23,14 @@ from gateway.errors import NotReady
 class Snapshot:
     """Compiled protocols, detectors and policy, as the functions that the walk calls.
 
-    `resolve(request)` raises `Unresolvable`. `classify(resolved, floor)` never raises and never gives
+    `resolve(request, caller)` raises `Refusal`. `classify(resolved, floor)` never raises and never gives
     a label below `floor`. `decide(facts)` never raises. `private_only(permit)` drops hosted
     destinations (None when none is left). `models(tenant)` lists logical models. `new_filter(profile)`
     gives the output filter of one exchange.
     Digests are sha256 in hex.
     """
 
-    resolve: Callable[[ChatRequest], ResolvedRequest]
+    resolve: Callable[[ChatRequest, Caller], ResolvedRequest]
     classify: Callable[[ResolvedRequest, Label], Verdict]
     decide: Callable[[Facts], Decision]
     private_only: Callable[[Permit], Permit | None]

@@ -192,6 +192,12 @@ def _decision(record: RequestRecord) -> doc.DecisionDoc:
         if limits is None
         else doc.LimitDoc(limits.reserved_tokens, limits.settled_tokens, limits.degraded),
         filters=tuple([doc.FilterDoc(f.rule, f.action, f.kind, f.count) for f in record.filters]),
+        tool_calls=tuple(
+            [
+                doc.ToolCallDoc(call.outcome, call.name, call.source, call.schema, call.arguments_hmac)
+                for call in record.tool_calls
+            ]
+        ),
         asked=None if record.asked is None else _asked(record.asked),
         shadow=None
         if record.shadow is None

@@ -122,6 +122,16 @@ class ShadowDoc(msgspec.Struct, frozen=True, omit_defaults=True):
     rule_ids: tuple[str, ...] = ()
 
 
+class ToolCallDoc(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One tool call of the answer, and what became of it; see `gateway.domain.record.ToolCallFact`."""
+
+    outcome: str
+    name: str = ""
+    source: str = ""
+    schema: str = ""
+    arguments_hmac: str | None = None
+
+
 class DecisionDoc(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was decided, and by what."""
 
@@ -132,6 +142,7 @@ class DecisionDoc(msgspec.Struct, frozen=True, omit_defaults=True):
     pins: tuple[PinDoc, ...] = ()
     limits: LimitDoc | None = None
     filters: tuple[FilterDoc, ...] = ()
+    tool_calls: tuple[ToolCallDoc, ...] = ()
     asked: AskedDoc | None = None
     shadow: ShadowDoc | None = None
 

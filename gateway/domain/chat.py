@@ -8,12 +8,15 @@ Invariants
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NewType
 
 #: Compact JSON text, re-serialised by the gateway.
 JsonText = NewType("JsonText", str)
+#: Judges the text of a tool call's arguments: a closed word for what is wrong, or None.
+CheckArguments = Callable[[str], str | None]
 
 
 class Role(StrEnum):
@@ -139,13 +142,31 @@ class Pin:
 
 
 @dataclass(frozen=True, slots=True)
+class OfferedTool:
+    """A tool as one request offers it: where it comes from, and what judges the arguments of its calls.
+
+    `source` is name@version of its tool set, or `client`. `schema_sha256` (hex) is that of the parameters
+    as they are sent.
+    """
+
+    name: str
+    source: str
+    schema_sha256: str
+    fault: CheckArguments = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class ResolvedRequest:
     """A request with its prompt rendered into `chat.messages` and its tools into `chat.tools`.
 
     What is classified, decided on and sent is exactly this value. `floor_level` is the highest label
-    floor of the pins, as a word of `Level` (None: no floor).
+    floor of the pins and of the tools whose results came in, as a word of `Level` (None: no floor).
+    `offered` are the tools of `chat.tools`, in their order; no other may be called. `notices` are header
+    fields that tell the client which version it got and when that ends.
     """
 
     chat: ChatRequest
     pins: tuple[Pin, ...] = ()
     floor_level: str | None = None
+    offered: tuple[OfferedTool, ...] = ()
+    notices: tuple[tuple[bytes, bytes], ...] = ()

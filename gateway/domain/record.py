@@ -108,6 +108,23 @@ class ShadowFact:
 
 
 @dataclass(frozen=True, slots=True)
+class ToolCallFact:
+    """One tool call of the answer, and what became of it.
+
+    `name` is that of a registry's tool, else empty: other names are free text. `source` is name@version of
+    the tool set, `client`, or empty for a tool that was not offered. `schema` is `sha256:` or (a client's
+    own) `hmac:` and a digest in hex; `arguments_hmac` is a keyed digest. `outcome` is `released`,
+    `dropped`, `not-granted` or the closed word of a fault.
+    """
+
+    name: str
+    source: str
+    schema: str
+    arguments_hmac: str | None
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
 class LimitFact:
     """What was reserved and settled, in tokens."""
 
@@ -155,6 +172,7 @@ class RequestRecord:
     result: ResultFact | None = None
     intent_seq: int | None = None
     audit_level: str = "metadata"
+    tool_calls: tuple[ToolCallFact, ...] = ()
     asked: AskedFact | None = None
     shadow: ShadowFact | None = None
 

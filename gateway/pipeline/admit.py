@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.domain.admitted import Admitted
+from gateway.domain.caller import Caller
 from gateway.domain.chat import ChatRequest, ResolvedRequest
 from gateway.domain.decision import Denial, Facts, Permit
 from gateway.domain.finding import Verdict
@@ -36,6 +37,7 @@ from gateway.pipeline.ports import (
     Dialects,
     Journal,
     Limiter,
+    NewGate,
     ParseRequest,
     Upstream,
 )
@@ -65,6 +67,7 @@ class Walk:
     journal: Journal
     upstream: Upstream
     dialects: Dialects
+    new_gate: NewGate
     problem: Problem
     estimate: Callable[[ChatRequest], tuple[int, int]]
     tokens_of_chars: Callable[[int], int]
@@ -86,7 +89,7 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
     try:
         chat = walk.parse(raw.body)
         trail.model_asked = chat.model
-        resolved = trail.resolved = snapshot.resolve(chat)
+        resolved = trail.resolved = snapshot.resolve(chat, _caller(walk, raw, principal))
         floor = _floor(raw, principal, resolved, snapshot)
         started_ns = walk.clock_ns()
         verdict = trail.verdict = snapshot.classify(resolved, floor)
@@ -128,6 +131,12 @@ def _trail(walk: Walk, raw: RawRequest, principal: Principal) -> Trail:
         request_hmac=walk.keyed_digest(raw.body),
         client_request_ref=walk.keyed_digest(client_id.encode()) if client_id else None,
         principal=principal,
+    )
+
+
+def _caller(walk: Walk, raw: RawRequest, principal: Principal) -> Caller:
+    return Caller(
+        principal.tenant, principal.roles, raw.received_at_us // 1_000_000, walk.keyed_digest, raw.protocol
     )
 
 

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from gateway.domain.admitted import Admitted
-from gateway.domain.chat import ChatRequest
+from gateway.domain.chat import ChatRequest, ResolvedRequest
 from gateway.domain.decision import Destination
 from gateway.domain.limits import Exceeded, Reservation, Usage
 from gateway.domain.principal import Principal
-from gateway.domain.record import Receipt, RequestRecord
+from gateway.domain.record import Receipt, RequestRecord, ToolCallFact
 from gateway.domain.request import RawRequest
-from gateway.domain.stream import StreamEvent
+from gateway.domain.stream import OutputFilter, StreamEvent
 from gateway.errors import Refusal
 
 
@@ -89,6 +89,22 @@ class Upstream(Protocol):
     def order(self, destinations: Sequence[Destination]) -> tuple[Destination, ...]:
         """The same destinations, those with an open breaker last."""
         ...
+
+
+class AnswerGate(OutputFilter, Protocol):
+    """Stage 10, second half: the output filter with the tool calls behind it judged.
+
+    Raises `ToolCallRefused` beside what the filter raises.
+    """
+
+    @property
+    def calls(self) -> tuple[ToolCallFact, ...]:
+        """The calls that were judged so far."""
+        ...
+
+
+#: The gate of one exchange: its output filter, what was admitted, and a keyed hash (hex) for commitments.
+NewGate = Callable[[OutputFilter, ResolvedRequest, Callable[[bytes], str]], AnswerGate]
 
 
 class AnswerDecoder(Protocol):

@@ -25,6 +25,7 @@ from gateway.domain.record import (
     ResultFact,
     RouteFact,
     ShadowFact,
+    ToolCallFact,
 )
 from gateway.domain.stream import FilterAction
 from gateway.errors import Refusal
@@ -71,6 +72,7 @@ class Outcome:
     response_hmac: str | None = None
     error_class: str | None = None
     filters: tuple[FilterAction, ...] = ()
+    tool_calls: tuple[ToolCallFact, ...] = ()
 
 
 def actor_of(principal: Principal | None) -> Actor | None:
@@ -219,6 +221,7 @@ def ending(admitted: Admitted, outcome: Outcome, latency_us: tuple[tuple[str, in
             admitted.reservation.degraded,
         ),
         filters=outcome.filters,
+        tool_calls=outcome.tool_calls,
         response_hmac=outcome.response_hmac,
         result=ResultFact(
             status=outcome.status,

@@ -1,7 +1,8 @@
 """Stages 8 to 12: one object owns an exchange from the open connection to the sealed record.
 
 Invariants
-1. Only filtered events reach the client; a plain answer is a fold over the same events.
+1. Only filtered events reach the client, and only tool calls that were judged; a plain answer is a fold
+   over the same events.
 2. `Finish`, usage and the end marker are held until the answer ended cleanly and the `completed`
    record is durable. A cut answer therefore never shows a clean end.
 3. Another destination is tried only before the first byte has reached the client, only from the same
@@ -24,7 +25,7 @@ from gateway.domain.admitted import Admitted
 from gateway.domain.decision import Destination
 from gateway.domain.limits import Usage
 from gateway.domain.record import Phase
-from gateway.domain.stream import AnswerEnd, Finish, OutputFilter, StreamEvent, TextDelta, UsageReport
+from gateway.domain.stream import AnswerEnd, Finish, StreamEvent, TextDelta, UsageReport
 from gateway.errors import (
     AuditUnavailable,
     Refusal,
@@ -35,7 +36,7 @@ from gateway.errors import (
 )
 from gateway.pipeline import records
 from gateway.pipeline.admit import Walk
-from gateway.pipeline.ports import AnswerEncoder, UpstreamAnswer
+from gateway.pipeline.ports import AnswerEncoder, AnswerGate, UpstreamAnswer
 from gateway.pipeline.records import Outcome
 from gateway.snapshot import Snapshot
 
@@ -85,7 +86,11 @@ class Relay:
         self._encoder: AnswerEncoder = walk.dialects.encoder(
             admitted.request.chat, admitted.request_id, created_seconds
         )
-        self._filter: OutputFilter = snapshot.new_filter(admitted.permit.obligations.output_profile)
+        self._filter: AnswerGate = walk.new_gate(
+            snapshot.new_filter(admitted.permit.obligations.output_profile),
+            admitted.request,
+            walk.keyed_digest,
+        )
         self._digest = hashlib.blake2b(digest_size=32, key=walk.digest_key)
         self._answer: UpstreamAnswer | None = None
         self._held: list[StreamEvent] = []
@@ -230,6 +235,7 @@ class Relay:
             (b"x-tidegate-request-id", request_id),
             (b"x-tidegate-destination", (place.name if place else "none").encode()),
             (b"x-tidegate-label", admitted.verdict.label.level.word.encode()),
+            *admitted.request.notices,
             *self._walk.limit_headers(admitted.reservation.states),
         ]
 
@@ -282,6 +288,7 @@ class Relay:
         self._is_sealing = True
         outcome = self._outcome
         outcome.filters = self._filter.actions
+        outcome.tool_calls = self._filter.calls
         outcome.response_hmac = self._digest.hexdigest() if self._is_started else None
         if outcome.phase is Phase.COMPLETED:
             outcome.response_hmac = self._digest.hexdigest()

@@ -3,6 +3,7 @@
 Invariants
 1. A document is the bytes of its files. Its digest covers every file with name and length, so that no
    two different folders share one. Line ends are LF, text is UTF-8 without a byte order mark.
+   Test cases (`tests/`) are part of it: what was reviewed is what was tested.
 2. Templates know `{{name}}` and nothing else: no expression, no condition, no inclusion, one pass.
 """
 
@@ -16,11 +17,13 @@ from typing import Literal
 
 import msgspec
 
-from gateway.domain.chat import Pin, ToolDefinition
+from gateway.domain.chat import Pin
 from gateway.domain.label import Level
 from gateway.errors import ConfigurationError
-from gateway.protocols.tools import parse_tools
+from gateway.protocols.channels import Lifetime, RetirementFile, read_lifetime
+from gateway.protocols.tools import Tool, parse_tools
 from gateway.protocols.variables import Variable, definition_fault, holds_control_token, is_plain_text
+from gateway.protocols.version import is_version
 
 #: Text and a file name for errors, to plain values (dict, list, str, int, float, bool, None).
 ParseYaml = Callable[[str, str], object]
@@ -29,9 +32,8 @@ Key = tuple[str, str]
 MAX_FILE_BYTES = 256 * 1024
 MAX_PROMPT_CHARACTERS = 65_536
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
-_NUMBER = "(?:0|[1-9][0-9]{0,8})"
-_VERSION = re.compile(rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}")
 _VARIABLE = re.compile(r"[a-z][a-z0-9_]{0,63}")
+_CASES = re.compile(r"tests/[a-z0-9][a-z0-9_-]{0,63}\.yaml")
 _BRACES = re.compile(r"\{\{(.*?)\}\}|\{\{|\}\}")
 _FILES = {
     "prompt": frozenset({"manifest.yaml", "prompt.md"}),
@@ -42,7 +44,10 @@ LevelWord = Literal["public", "internal", "confidential", "restricted"]
 
 
 class PromptManifest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="kind", tag="prompt"):
-    """`manifest.yaml` of a prompt. `tools` names one tool set as name@version."""
+    """`manifest.yaml` of a prompt. `tools` names one tool set as name@version.
+
+    `deprecated` and `removed` are dates (YYYY-MM-DD); channels.yaml may set them later (`retire`).
+    """
 
     name: str
     version: str
@@ -50,15 +55,19 @@ class PromptManifest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, ta
     label_floor: LevelWord | None = None
     variables: dict[str, Variable] = {}
     tools: str | None = None
+    deprecated: str | None = None
+    removed: str | None = None
 
 
 class ToolSetManifest(msgspec.Struct, forbid_unknown_fields=True, frozen=True, tag_field="kind", tag="tools"):
-    """`manifest.yaml` of a tool set."""
+    """`manifest.yaml` of a tool set. Dates as in a prompt's."""
 
     name: str
     version: str
     description: str
     label_floor: LevelWord | None = None
+    deprecated: str | None = None
+    removed: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,7 @@ class Prompt:
     variables: Mapping[str, Variable]
     segments: tuple[str | Placeholder, ...]
     tool_set: Key | None
+    lifetime: Lifetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +95,8 @@ class ToolSet:
 
     pin: Pin
     floor: Level | None
-    tools: tuple[ToolDefinition, ...]
+    tools: tuple[Tool, ...]
+    lifetime: Lifetime | None = None
 
 
 def is_name(text: str) -> bool:
@@ -93,9 +104,9 @@ def is_name(text: str) -> bool:
     return len(text) <= 64 and _NAME.fullmatch(text) is not None
 
 
-def is_version(text: str) -> bool:
-    """True for three plain numbers joined by dots (semantic version without suffixes)."""
-    return _VERSION.fullmatch(text) is not None
+def is_case_file(name: str) -> bool:
+    """True for a file of test cases inside a document: `tests/<name>.yaml`."""
+    return _CASES.fullmatch(name) is not None
 
 
 def parse_key(text: str, place: str) -> Key:
@@ -139,14 +150,16 @@ def parse_document(key: Key, files: Mapping[str, bytes], parse_yaml: ParseYaml) 
         raise ConfigurationError(f"{place}: expected name and version of its folder ({folder})")
     pin = Pin(*key, document_sha256(files))
     floor = None if manifest.label_floor is None else Level.parse(manifest.label_floor)
+    lifetime = read_lifetime(RetirementFile(manifest.deprecated, manifest.removed), place)
     if isinstance(manifest, ToolSetManifest):
         _check_files(files, "tools", folder)
-        return ToolSet(pin, floor, parse_tools(files["tools.json"], f"{folder}/tools.json"))
+        tools = parse_tools(files["tools.json"], f"{folder}/tools.json", "@".join(key))
+        return ToolSet(pin, floor, tools, lifetime)
     _check_files(files, "prompt", folder)
     segments = _parse_template(texts["prompt.md"], f"{folder}/prompt.md")
     _check_variables(manifest.variables, segments, place)
     tool_set = None if manifest.tools is None else parse_key(manifest.tools, f"{place}: tools")
-    return Prompt(pin, floor, manifest.variables, segments, tool_set)
+    return Prompt(pin, floor, manifest.variables, segments, tool_set, lifetime)
 
 
 def _text(content: bytes, place: str) -> str:
@@ -163,9 +176,10 @@ def _text(content: bytes, place: str) -> str:
 
 def _check_files(files: Mapping[str, bytes], kind: str, folder: str) -> None:
     expected = _FILES[kind]
-    if files.keys() != expected:
+    if {name for name in files if not is_case_file(name)} != expected:
         raise ConfigurationError(
-            f"{folder}: expected {', '.join(sorted(expected))}; found {', '.join(sorted(files))}"
+            f"{folder}: expected {', '.join(sorted(expected))} and at most tests/*.yaml;"
+            f" found {', '.join(sorted(files))}"
         )
 
 

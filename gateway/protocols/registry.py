@@ -12,48 +12,63 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
-import msgspec
-
+from gateway.domain.label import Level
 from gateway.errors import ConfigurationError
+from gateway.protocols.channels import (
+    CHANNELS_FILE,
+    FLOORS_FILE,
+    Channel,
+    Floors,
+    Lifetime,
+    read_channels,
+    read_floors,
+)
 from gateway.protocols.document import (
     Key,
     ParseYaml,
     Prompt,
     ToolSet,
     document_sha256,
+    is_case_file,
     is_name,
-    is_version,
     parse_document,
     parse_key,
 )
+from gateway.protocols.own_tools import OwnTools
+from gateway.protocols.version import Version, is_version, parse_version
 
-CHANNELS_FILE = "channels.yaml"
+#: Files beside the documents' folders.
+_TOP_FILES = frozenset({CHANNELS_FILE, FLOORS_FILE})
 LOCK_NAME = "protocols.lock"
 _LOCK_HEADER = "# tidegate protocols.lock, format 1; written by `tidegate protocol lock`"
 _LOCK_LINE = re.compile(r"(\S+) sha256:([0-9a-f]{64})")
 
 
-class Channels(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Which version a prompt has when a request names none."""
-
-    stable: str
-
-
 @dataclass(frozen=True, slots=True)
 class Registry:
-    """Prompts and tool sets by (name, version); `stable` has the default version by prompt name.
+    """Prompts and tool sets by (name, version), and what requests need to find theirs.
 
-    `sha256` (hex) covers every document's digest and the channels.
+    `versions` are those of each prompt, in order. `channels` are by name of the prompt. `lifetimes` are by
+    (name, version), those of channels.yaml before those of a manifest. `tool_names` are the names of all
+    versions of a tool set. `result_levels` have, by name of a tool, the highest label that any version
+    gives its results. `own_tools` judges the tools that clients bring. `sha256` (hex) covers every
+    document's digest, the channels and the floors.
     """
 
     prompts: Mapping[Key, Prompt]
     tool_sets: Mapping[Key, ToolSet]
-    stable: Mapping[str, str]
+    versions: Mapping[str, tuple[Version, ...]]
+    channels: Mapping[str, Channel]
+    lifetimes: Mapping[Key, Lifetime]
+    floors: Floors
+    tool_names: Mapping[str, frozenset[str]]
+    result_levels: Mapping[str, Level]
     sha256: str
+    own_tools: OwnTools = field(default_factory=OwnTools, compare=False)
 
 
 def build_registry(files: Mapping[str, bytes], lock: bytes, parse_yaml: ParseYaml) -> Registry:
@@ -77,12 +92,18 @@ def build_registry(files: Mapping[str, bytes], lock: bytes, parse_yaml: ParseYam
             raise ConfigurationError(
                 f"{key[0]}/{key[1]}/manifest.yaml: tools: no tool set {'@'.join(prompt.tool_set)}"
             )
-    stable = _parse_channels(files.get(CHANNELS_FILE), prompts, parse_yaml)
+    versions, set_versions = _versions(prompts), _versions(tool_sets)
+    channels, retired = read_channels(_tree(files, CHANNELS_FILE, parse_yaml), versions, set_versions)
     return Registry(
-        MappingProxyType(prompts),
-        MappingProxyType(tool_sets),
-        MappingProxyType(stable),
-        _registry_sha256(documents, stable),
+        prompts=MappingProxyType(prompts),
+        tool_sets=MappingProxyType(tool_sets),
+        versions=MappingProxyType(versions),
+        channels=MappingProxyType(channels),
+        lifetimes=MappingProxyType(_lifetimes(prompts, tool_sets, retired)),
+        floors=read_floors(_tree(files, FLOORS_FILE, parse_yaml), versions),
+        tool_names=MappingProxyType(_tool_names(tool_sets)),
+        result_levels=MappingProxyType(_result_levels(tool_sets)),
+        sha256=_registry_sha256(documents, files),
     )
 
 
@@ -90,13 +111,15 @@ def split_documents(files: Mapping[str, bytes]) -> dict[Key, dict[str, bytes]]:
     """Files by document. Raises `ConfigurationError` for a path that is not `name/version/file`."""
     documents: dict[Key, dict[str, bytes]] = {}
     for path, content in files.items():
-        if path == CHANNELS_FILE:
+        if path in _TOP_FILES:
             continue
         name, _, rest = path.partition("/")
         version, _, file_name = rest.partition("/")
-        if not is_name(name) or not is_version(version) or not file_name or "/" in file_name:
+        is_file = bool(file_name) and ("/" not in file_name or is_case_file(file_name))
+        if not is_name(name) or not is_version(version) or not is_file:
             raise ConfigurationError(
-                f"{path}: expected {CHANNELS_FILE} or name/major.minor.patch/file with a name of a-z 0-9 -"
+                f"{path}: expected {CHANNELS_FILE}, {FLOORS_FILE}, name/major.minor.patch/file or"
+                " name/major.minor.patch/tests/file.yaml, with a name of a-z 0-9 -"
             )
         documents.setdefault((name, version), {})[file_name] = content
     return documents
@@ -146,25 +169,58 @@ def _check_lock(documents: Mapping[Key, Mapping[str, bytes]], lock: Mapping[Key,
             )
 
 
-def _parse_channels(
-    content: bytes | None, prompts: Mapping[Key, Prompt], parse_yaml: ParseYaml
-) -> dict[str, str]:
+def _tree(files: Mapping[str, bytes], name: str, parse_yaml: ParseYaml) -> object:
+    """Content of a file beside the documents; an empty mapping when it is not there."""
+    content = files.get(name)
     if content is None:
         return {}
     try:
-        tree = parse_yaml(content.decode("utf-8"), CHANNELS_FILE)
-        channels = msgspec.convert(tree, dict[str, Channels])
+        tree = parse_yaml(content.decode("utf-8"), name)
     except UnicodeDecodeError:
-        raise ConfigurationError(f"{CHANNELS_FILE}: expected UTF-8") from None
-    except msgspec.ValidationError as error:
-        raise ConfigurationError(f"{CHANNELS_FILE}: {error}") from None
-    for name, channel in channels.items():
-        if (name, channel.stable) not in prompts:
-            raise ConfigurationError(f"{CHANNELS_FILE}: {name}.stable: no prompt {name}@{channel.stable}")
-    return {name: channel.stable for name, channel in channels.items()}
+        raise ConfigurationError(f"{name}: expected UTF-8") from None
+    return {} if tree is None else tree
 
 
-def _registry_sha256(documents: Mapping[Key, Mapping[str, bytes]], stable: Mapping[str, str]) -> str:
-    digests = {key: document_sha256(content) for key, content in documents.items()}
-    channels = "".join(f"{name} stable {stable[name]}\n" for name in sorted(stable))
-    return hashlib.sha256(format_lock(digests) + channels.encode("ascii")).hexdigest()
+def _versions(keys: Iterable[Key]) -> dict[str, tuple[Version, ...]]:
+    found: dict[str, list[Version]] = {}
+    for name, word in keys:
+        version = parse_version(word)
+        if version is not None:
+            found.setdefault(name, []).append(version)
+    return {name: tuple(sorted(versions)) for name, versions in found.items()}
+
+
+def _lifetimes(
+    prompts: Mapping[Key, Prompt],
+    tool_sets: Mapping[Key, ToolSet],
+    retired: Mapping[tuple[str, Version], Lifetime],
+) -> dict[Key, Lifetime]:
+    documents: dict[Key, Prompt | ToolSet] = {**prompts, **tool_sets}
+    planned = {key: one.lifetime for key, one in documents.items() if one.lifetime is not None}
+    return planned | {(name, str(version)): lifetime for (name, version), lifetime in retired.items()}
+
+
+def _tool_names(tool_sets: Mapping[Key, ToolSet]) -> dict[str, frozenset[str]]:
+    names: dict[str, frozenset[str]] = {}
+    for (name, _), tool_set in tool_sets.items():
+        names[name] = names.get(name, frozenset()) | {tool.name for tool in tool_set.tools}
+    return names
+
+
+def _result_levels(tool_sets: Mapping[Key, ToolSet]) -> dict[str, Level]:
+    levels: dict[str, Level] = {}
+    for tool_set in tool_sets.values():
+        for tool in tool_set.tools:
+            level = tool.result_level
+            if level is not None:
+                levels[tool.name] = max(level, levels.get(tool.name, level))
+    return levels
+
+
+def _registry_sha256(documents: Mapping[Key, Mapping[str, bytes]], files: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256(
+        format_lock({key: document_sha256(content) for key, content in documents.items()})
+    )
+    for name in sorted(_TOP_FILES & files.keys()):
+        digest.update(f"{name} {len(files[name])}\n".encode() + files[name])
+    return digest.hexdigest()

@@ -17,8 +17,8 @@ from gateway.protocols.document import MAX_FILE_BYTES, ParseYaml
 from gateway.protocols.registry import LOCK_NAME, Registry, build_registry
 
 MAX_FILE_COUNT = 10_000
-#: `name/version/file`.
-MAX_DEPTH = 3
+#: `name/version/tests/file`.
+MAX_DEPTH = 4
 MAX_LOCK_BYTES = 4 * 1024 * 1024
 
 
@@ -66,7 +66,9 @@ def _collect(directory: Path, prefix: str, files: dict[str, bytes], depth: int) 
                 raise ConfigurationError(f"{directory / entry.name}: expected no symbolic link")
             if entry.is_dir(follow_symlinks=False):
                 if depth >= MAX_DEPTH:
-                    raise ConfigurationError(f"{directory / entry.name}: expected name/version/file at most")
+                    raise ConfigurationError(
+                        f"{directory / entry.name}: expected name/version/tests/file at most"
+                    )
                 _collect(directory / entry.name, path + "/", files, depth + 1)
             else:
                 if len(files) >= MAX_FILE_COUNT:

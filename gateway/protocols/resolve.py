@@ -3,78 +3,144 @@
 Invariants
 1. What comes out is all that leaves: nothing is rendered, added or replaced after this stage.
 2. One pass: a value that looks like a placeholder stays as it is.
-3. A request without a prompt comes out unchanged, with no pins.
+3. A request without prompt, tools and results of tools comes out unchanged, with no pins.
+4. A tool of the registry is offered only to a caller with a role that its contract names.
+5. The result of a tool that the registry knows by name carries that tool's label at least.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 
+from gateway.domain.caller import Caller
 from gateway.domain.chat import (
     ChatRequest,
     Message,
-    PromptReference,
+    OfferedTool,
     ResolvedRequest,
     Role,
     TextPart,
     ToolDefinition,
 )
-from gateway.errors import NotFound, Unresolvable
+from gateway.domain.label import Level
+from gateway.errors import PolicyDenied, RequestRefused, Unresolvable
 from gateway.protocols.document import Placeholder, Prompt, ToolSet
 from gateway.protocols.registry import Registry
-from gateway.protocols.tools import MAX_TOOL_COUNT
+from gateway.protocols.select import notices, select
+from gateway.protocols.tools import MAX_TOOL_COUNT, Tool
 from gateway.protocols.variables import holds_control_token, take_values
 
 
-def resolve(request: ChatRequest, registry: Registry) -> ResolvedRequest:
+def resolve(request: ChatRequest, caller: Caller, registry: Registry) -> ResolvedRequest:
     """`request` with its prompt and tool set in place, and the pins that say which they were.
 
     The rendered prompt is the first message (system), before the client's own. The tools of the
     prompt's tool set come after the client's. `chat.prompt` of the result is None.
 
-    Raises `NotFound` (prompt-not-found) and `Unresolvable` (prompt-version-missing,
-    prompt-variable-missing, -unknown, -invalid, -too-long, tool-name-clash, too-many-tools).
+    Refuses what `gateway.protocols.select` refuses, and: prompt-variable-missing, -unknown, -invalid,
+    -too-long, tool-name-clash, too-many-tools (422), tool-schema-invalid (400), tool-not-granted (403),
+    protocol-versions-mixed (400) for a history with calls of another version of the tool set.
     """
+    level = _results_level(request.messages, registry)
     if request.prompt is None:
-        return ResolvedRequest(request)
-    prompt = _find_prompt(request.prompt, registry)
-    message = Message(Role.SYSTEM, (TextPart(_render(prompt, request.prompt)),))
+        return _without_prompt(request, caller, registry, level)
+    prompt = select(request, request.prompt, caller, registry)
     documents: list[Prompt | ToolSet] = [prompt]
-    tools = request.tools
+    tools, offered = request.tools, registry.own_tools.offer(request.tools)
     if prompt.tool_set is not None:
         tool_set = registry.tool_sets[prompt.tool_set]
         documents.append(tool_set)
-        tools = _join_tools(tools, tool_set.tools)
+        _check_history(request.messages, tool_set, registry)
+        granted = [tool for tool in tool_set.tools if tool.is_granted(caller.roles)]
+        tools = _join_tools(tools, tool_set.tools, granted)
+        offered += tuple([tool.offered for tool in granted])
+        _check_choice(request, offered, tool_set)
+    fields = notices(documents, caller, registry)
+    message = Message(Role.SYSTEM, (TextPart(render(prompt, request.prompt.variables)),))
     floors = [document.floor for document in documents if document.floor is not None]
+    if level is not None:
+        floors.append(level)
     return ResolvedRequest(
         chat=replace(request, messages=(message, *request.messages), tools=tools, prompt=None),
         pins=tuple(document.pin for document in documents),
         floor_level=max(floors).word if floors else None,
+        offered=offered,
+        notices=fields,
     )
 
 
-def _find_prompt(reference: PromptReference, registry: Registry) -> Prompt:
-    version = reference.version
-    if version is None:
-        version = registry.stable.get(reference.id)
-    if version is None and any(name == reference.id for name, _ in registry.prompts):
-        raise Unresolvable(
-            "This prompt has no default version. Name one in `prompt.version`.",
-            code="prompt-version-missing",
-            param="prompt.version",
+def _without_prompt(
+    request: ChatRequest, caller: Caller, registry: Registry, level: Level | None
+) -> ResolvedRequest:
+    if caller.protocol is not None:
+        raise RequestRefused(
+            "The header x-tidegate-protocol needs a `prompt` of the same name in the body.",
+            code="protocol-versions-mixed",
+            param="x-tidegate-protocol",
         )
-    prompt = None if version is None else registry.prompts.get((reference.id, version))
-    if prompt is None:
-        raise NotFound(
-            "There is no such prompt. Check `prompt.id` and `prompt.version`.",
-            code="prompt-not-found",
-            param="prompt",
-        )
-    return prompt
+    if level is None and not request.tools:
+        return ResolvedRequest(request)
+    return ResolvedRequest(
+        request,
+        floor_level=None if level is None else level.word,
+        offered=registry.own_tools.offer(request.tools),
+    )
 
 
-def _render(prompt: Prompt, reference: PromptReference) -> str:
-    values = take_values(prompt.variables, reference.variables)
+def _results_level(messages: Sequence[Message], registry: Registry) -> Level | None:
+    """Highest label of the results in the history, by the names of the tools that were called.
+
+    A result whose call is not in the history counts as one of the most sensitive tool of the registry.
+    """
+    level: Level | None = None
+    names: dict[str, str] | None = None
+    for message in messages:
+        if message.role is not Role.TOOL or not registry.result_levels:
+            continue
+        if names is None:
+            names = {call.id: call.name for each in messages for call in each.tool_calls}
+        name = names.get(message.tool_call_id or "")
+        # fail-closed: the result of a call that was cut out of the history could be of any tool.
+        found = max(registry.result_levels.values()) if name is None else registry.result_levels.get(name)
+        if found is not None and (level is None or found > level):
+            level = found
+    return level
+
+
+def _check_history(messages: Sequence[Message], tool_set: ToolSet, registry: Registry) -> None:
+    """Refuse a conversation whose earlier calls are of a version that has other tools."""
+    others = registry.tool_names.get(tool_set.pin.name, frozenset())
+    own = {tool.name for tool in tool_set.tools}
+    for at, message in enumerate(messages):
+        for call in message.tool_calls:
+            if call.name in others and call.name not in own:
+                raise RequestRefused(
+                    "The history has calls of another version of this tool set. Stay with the version that"
+                    " the conversation began with, or begin a new one.",
+                    code="protocol-versions-mixed",
+                    param=f"messages[{at}].tool_calls",
+                )
+
+
+def _check_choice(request: ChatRequest, offered: Sequence[OfferedTool], tool_set: ToolSet) -> None:
+    """Refuse a `tool_choice` that names a tool of the set which the caller may not use."""
+    choice = None if request.tool_choice is None else json.loads(request.tool_choice)
+    if not isinstance(choice, dict):
+        return
+    name = choice.get("function", {}).get("name")
+    if name in {tool.name for tool in tool_set.tools} and name not in {tool.name for tool in offered}:
+        raise PolicyDenied(
+            "None of your roles may use the tool that `tool_choice` names.",
+            code="tool-not-granted",
+            param="tool_choice",
+        )
+
+
+def render(prompt: Prompt, variables: tuple[tuple[str, str], ...]) -> str:
+    """The text of a prompt with these values. Raises `Unresolvable` for values that it does not take."""
+    values = take_values(prompt.variables, variables)
     if isinstance(values, Unresolvable):
         raise values
     text = "".join(
@@ -91,7 +157,7 @@ def _render(prompt: Prompt, reference: PromptReference) -> str:
 
 
 def _join_tools(
-    own: tuple[ToolDefinition, ...], pinned: tuple[ToolDefinition, ...]
+    own: tuple[ToolDefinition, ...], pinned: Sequence[Tool], granted: Sequence[Tool]
 ) -> tuple[ToolDefinition, ...]:
     names = {tool.name for tool in own}
     for tool in pinned:
@@ -102,10 +168,10 @@ def _join_tools(
                 code="tool-name-clash",
                 param="tools",
             )
-    if len(own) + len(pinned) > MAX_TOOL_COUNT:
+    if len(own) + len(granted) > MAX_TOOL_COUNT:
         raise Unresolvable(
             f"At most {MAX_TOOL_COUNT} tools fit into one request, the prompt's included.",
             code="too-many-tools",
             param="tools",
         )
-    return own + pinned
+    return own + tuple([tool.definition for tool in granted])

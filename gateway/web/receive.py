@@ -26,6 +26,7 @@ _ONCE = frozenset(
         b"content-encoding",
         b"x-request-id",
         b"x-tidegate-label",
+        b"x-tidegate-protocol",
         b"x-tidegate-workload",
     }
 )
@@ -108,6 +109,7 @@ def raw_request(
         peer=peer,
         received_at_us=time.time_ns() // 1000,
         received_mono_ns=started_ns,
+        protocol=plain_value(found, b"x-tidegate-protocol"),
         workload=plain_value(found, b"x-tidegate-workload"),
         attributes=_attributes(found),
     )

@@ -12,6 +12,7 @@ from gateway.assembly import Gateway, open_gateway
 from gateway.cli.local import LocalEndpoint, LocalState, prepare, settings_text
 from gateway.cli.token import DEFAULT_AUDIENCE, DEFAULT_ISSUER, read_private_key
 from gateway.dialects.openai_body import encode_body
+from gateway.domain.caller import Caller
 from gateway.domain.chat import ResolvedRequest
 from gateway.domain.decision import Destination, Facts, Permit
 from gateway.domain.label import PUBLIC
@@ -57,7 +58,8 @@ async def _stages(gateway: Gateway, state: LocalState, count: int) -> dict[str, 
     ]
     principal = await walk.authenticator.authenticate(raws[0])
     chats = [walk.parse(data) for data in bodies]
-    resolved = [snapshot.resolve(chat) for chat in chats]
+    caller = Caller(principal.tenant, principal.roles, int(time.time()), walk.keyed_digest)
+    resolved = [snapshot.resolve(chat, caller) for chat in chats]
     facts = Facts(
         principal.tenant, principal.roles, principal.scopes, PUBLIC, "assistant", "chat.completions",
         False, frozenset(), None, 400, 256, frozenset(),
@@ -67,8 +69,9 @@ async def _stages(gateway: Gateway, state: LocalState, count: int) -> dict[str, 
     place = permit.destinations[0]
     verdict = snapshot.classify(resolved[0], PUBLIC)
     trail = Trail(
-        "req_0", "chat.completions", "0" * 64, None, principal, "assistant", resolved[0], verdict, permit
-    )
+        "req_0", "chat.completions", "0" * 64, None, principal, "assistant", resolved[0], verdict,
+        decision=permit,
+    )  # fmt: skip
     answer = plain_answer(place.model).partition(b"\r\n\r\n")[2] or plain_answer(place.model)
     cursor = iter(range(10**9))
 
@@ -80,7 +83,7 @@ async def _stages(gateway: Gateway, state: LocalState, count: int) -> dict[str, 
             lambda: walk.authenticator.authenticate(raws[0]), count
         ),
         "parse": _timed(lambda: walk.parse(bodies[next(cursor) % count]), count),
-        "resolve": _timed(lambda: snapshot.resolve(chats[0]), count),
+        "resolve": _timed(lambda: snapshot.resolve(chats[0], caller), count),
     }
     fresh = iter(resolved)
     figures["classify 1 KB of new text"] = _timed(lambda: snapshot.classify(next(fresh), PUBLIC), count - 1)
@@ -109,7 +112,7 @@ def _answer(gateway: Gateway, resolved: ResolvedRequest, place: Destination, dat
     walk, chat = gateway.walk, resolved.chat
     decoder = walk.dialects.decoder(place, chat)
     encoder = walk.dialects.encoder(chat, "req_0", 0)
-    output = walk.snapshots.current.new_filter("default")
+    output = walk.new_gate(walk.snapshots.current.new_filter("default"), resolved, walk.keyed_digest)
     events = [*decoder.feed(data), *decoder.flush()]
     released = [out for event in events for out in output.feed(event)]
     return encoder.encode(released) + encoder.end()

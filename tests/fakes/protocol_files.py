@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
+from gateway.domain.caller import Caller
 from gateway.protocols.document import document_sha256
 from gateway.protocols.registry import Registry, build_registry, format_lock, split_documents
 
 TOOLS = b"""[{"name": "look_up", "description": "Looks up.",
-"parameters": {"type": "object", "properties": {"q": {"type": "string"}, "a": {"type": "integer"}}}}]"""
+"parameters": {"type": "object", "properties": {"q": {"type": "string"}, "a": {"type": "integer"}}},
+"roles": ["user"], "side_effects": "read", "idempotent": true, "timeout_seconds": 5,
+"errors": {"not-found": {"retryable": false}}, "result_label": "internal", "result": {"type": "object"}}]"""
 
 
 def parse_yaml(text: str, file: str) -> object:
@@ -53,6 +57,17 @@ def good_files() -> dict[str, bytes]:
 def lock_of(files: Mapping[str, bytes]) -> bytes:
     """The lock that fits `files`."""
     return format_lock({key: document_sha256(content) for key, content in split_documents(files).items()})
+
+
+def caller(**fields: Any) -> Caller:
+    """A caller of the tenant `demo` with the role `user`, at the beginning of time."""
+    good: dict[str, Any] = {
+        "tenant": "demo",
+        "roles": frozenset({"user"}),
+        "now_seconds": 0,
+        "keyed_digest": lambda data: hashlib.sha256(data).hexdigest(),
+    }
+    return Caller(**(good | fields))
 
 
 def registry_of(files: Mapping[str, bytes]) -> Registry:

@@ -25,8 +25,13 @@ from gateway.pipeline.admit import Walk
 from gateway.policy.bundle import read_files
 from gateway.policy.compile import compile_bundle
 from gateway.policy.evaluate import evaluate, private_only
+from gateway.protocols.resolve import resolve
+from gateway.protocols.tool_gate import guard
 from gateway.snapshot import Snapshot, SnapshotHolder
+from tests.fakes.protocol_files import good_files, registry_of
 from tests.fakes.stack import POLICIES
+
+REGISTRY = registry_of(good_files())
 
 PRINCIPAL = Principal(
     tenant="demo",
@@ -193,7 +198,7 @@ class Rooms:
             return private_only(permit)
 
         return Snapshot(
-            resolve=ResolvedRequest,
+            resolve=lambda chat, caller: resolve(chat, caller, REGISTRY),
             classify=classify,
             decide=decide,
             private_only=narrow,
@@ -218,6 +223,7 @@ class Rooms:
             journal=self.journal,
             upstream=self.upstream,
             dialects=OpenAIDialects(),
+            new_gate=guard,
             problem=problem,
             estimate=estimate,
             tokens_of_chars=lambda count: count // 3,

@@ -21,7 +21,7 @@ from gateway.protocols.variables import (
     holds_control_token,
     value_fault,
 )
-from tests.fakes.protocol_files import TOOLS, good_files, lock_of, parse_yaml, registry_of
+from tests.fakes.protocol_files import TOOLS, caller, good_files, lock_of, parse_yaml, registry_of
 
 REGISTRY = registry_of(good_files())
 QUESTION = Message(Role.USER, (TextPart("How are you?"),))
@@ -37,7 +37,7 @@ VERSIONS = st.tuples(*[st.integers(0, 99)] * 3).map(lambda numbers: ".".join(map
 def test_a_value_stands_in_the_message_as_it_is_or_the_request_is_refused(value: str) -> None:
     request = ChatRequest("m", (QUESTION,), prompt=PromptReference("greeting", None, (("who", value),)))
     try:
-        resolved = resolve(request, REGISTRY)
+        resolved = resolve(request, caller(), REGISTRY)
     except Unresolvable as refusal:
         assert refusal.code.startswith("prompt-variable-")  # noqa: PT017
         return
@@ -55,7 +55,7 @@ def test_any_reference_is_resolved_or_refused(
 ) -> None:
     request = ChatRequest("m", (QUESTION,), prompt=PromptReference(name, version, tuple(variables)))
     try:
-        resolved = resolve(request, REGISTRY)
+        resolved = resolve(request, caller(), REGISTRY)
     except (NotFound, Unresolvable):
         return
     assert (name, resolved.pins[0].version) in REGISTRY.prompts

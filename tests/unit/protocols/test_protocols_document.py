@@ -14,10 +14,10 @@ from gateway.protocols.document import (
     ToolSet,
     document_sha256,
     is_name,
-    is_version,
     parse_document,
     parse_key,
 )
+from gateway.protocols.version import is_version
 from tests.fakes.protocol_files import TOOLS, parse_yaml, prompt_manifest, tools_manifest
 
 KEY = ("greeting", "1.0.0")

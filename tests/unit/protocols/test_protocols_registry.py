@@ -13,7 +13,8 @@ def test_holds_every_document_by_name_and_version() -> None:
     registry = registry_of(good_files())
     assert set(registry.prompts) == {("greeting", "1.0.0"), ("greeting", "1.10.0")}
     assert set(registry.tool_sets) == {("search", "1.0.0")}
-    assert registry.stable == {"greeting": "1.0.0"}
+    assert registry.channels["greeting"].stable == (1, 0, 0)
+    assert registry.versions == {"greeting": ((1, 0, 0), (1, 10, 0))}
     assert len(registry.sha256) == 64
 
 
@@ -118,8 +119,8 @@ def test_refuses_a_file_at_a_place_of_no_document(path: str) -> None:
     [
         (b"greeting: {stable: 9.9.9}", "greeting.stable: no prompt greeting@9.9.9"),
         (b"search: {stable: 1.0.0}", "search.stable: no prompt search@1.0.0"),
-        (b"greeting: {stable: 1.0.0, canary: 1.10.0}", "unknown field `canary`"),
-        (b"greeting: {}", "missing required field `stable`"),
+        (b"greeting: {stable: 1.0.0, newest: 1.10.0}", "unknown field `newest`"),
+        (b"greeting: {}", "greeting: expected stable"),
         (b"greeting: 1.0.0", "Expected `object`, got `str`"),
         (b"- greeting", "Expected `object`"),
         (b"\xff", "expected UTF-8"),

@@ -79,7 +79,7 @@ def stray(folder: Path) -> None:
         (link_file, "expected no symbolic link"),
         (link_folder, "expected no symbolic link"),
         (pipe, "expected a regular file"),
-        (deep, "expected name/version/file"),
+        (deep, "expected name/version/tests/file"),
         (large, "expected at most 262144 bytes"),
         (stray, "README: expected"),
     ],
@@ -110,5 +110,5 @@ def test_refuses_a_folder_that_is_a_file(tmp_path: Path) -> None:
 def test_keeps_the_samples_of_this_project_locked_and_loadable() -> None:
     directory = Path(__file__).parents[3] / "policies" / "protocols"
     registry = load_registry(directory, parse_yaml)
-    assert ("support-summary", registry.stable["support-summary"]) in registry.prompts
+    assert ("support-summary", str(registry.channels["support-summary"].stable)) in registry.prompts
     assert ("accounts-read", "1.0.0") in registry.tool_sets

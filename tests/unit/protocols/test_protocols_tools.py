@@ -24,8 +24,9 @@ def tools(*entries: object) -> bytes:
 
 def test_reads_tools_with_compact_parameters_in_the_authors_order() -> None:
     (tool,) = parse_tools(tools(GOOD), "t")
-    assert (tool.name, tool.description, tool.strict) == ("look_up", "Looks up.", None)
-    assert tool.parameters == (
+    definition = tool.definition
+    assert (tool.name, definition.description, definition.strict) == ("look_up", "Looks up.", None)
+    assert definition.parameters == (
         '{"type":"object","properties":{"z":{"type":"string"},"a":{"$ref":"#/$defs/a"}},'
         '"$defs":{"a":{"type":"integer"}}}'
     )
@@ -33,7 +34,7 @@ def test_reads_tools_with_compact_parameters_in_the_authors_order() -> None:
 
 def test_keeps_strict_and_the_order_of_tools() -> None:
     both = parse_tools(tools(GOOD | {"name": "b", "strict": True}, GOOD | {"name": "a"}), "t")
-    assert [(tool.name, tool.strict) for tool in both] == [("b", True), ("a", None)]
+    assert [(tool.name, tool.definition.strict) for tool in both] == [("b", True), ("a", None)]
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -55,7 +56,7 @@ def nested(depth: int) -> dict[str, Any]:
         ({"description": None}, "description"),
         ({"strict": "yes"}, "strict"),
         ({"extra": 1}, "expected an object with"),
-        ({"parameters": None}, "type: object"),
+        ({"parameters": None}, "JSON Schema .an object."),
         ({"parameters": {"type": "string"}}, "type: object"),
         ({"parameters": {"type": "object", "properties": []}}, "valid JSON Schema"),
         ({"parameters": {"type": "object", "properties": {"a": {"type": "objec"}}}}, "valid JSON Schema"),

@@ -1,0 +1,204 @@
+"""The last stage before the client: no tool call passes that was not offered, whole and valid.
+
+Stands behind the output filter and has its shape, so that plain and streamed answers go one way.
+
+Invariants
+1. Every call that is released names a tool that this request offers, and its arguments were judged whole.
+   What is judged is what is released: masks of the output filter are in it already.
+2. A call is held from its start until its choice finishes; text is not. Calls of a choice come out in the
+   order in which they began, each as its start and one delta of arguments, then the choice's `Finish`.
+3. What comes out does not depend on how arguments were cut into deltas.
+4. After a refusal the gate is dead: every later call raises it again.
+5. A choice that ends by `content_filter` has its held calls dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gateway.domain.chat import JsonText, OfferedTool, ResolvedRequest
+from gateway.domain.record import ToolCallFact
+from gateway.domain.stream import (
+    Channel,
+    FilterAction,
+    Finish,
+    OutputFilter,
+    StreamEvent,
+    TextDelta,
+    ToolCallStart,
+)
+from gateway.errors import ToolCallRefused
+from gateway.protocols.arguments import MAX_CHARACTERS
+
+#: Calls of one answer, over all choices.
+MAX_CALLS = 256
+_ARGUMENTS = Channel.TOOL_ARGUMENTS
+_NONE = JsonText('"none"')
+_NAMED = '{"type":"function","function":{"name":"'
+
+
+class _Call:
+    """A call that is held."""
+
+    __slots__ = ("offered", "parts", "size", "start")
+
+    def __init__(self, start: ToolCallStart, offered: OfferedTool) -> None:
+        self.start = start
+        self.offered = offered
+        self.parts: list[str] = []
+        self.size = 0
+
+
+class ToolGate:
+    """`inner` (the output filter) with the tool calls of its events judged.
+
+    `keyed_digest(data)` gives a keyed hash in hex, for the commitments in `calls`. Held: the arguments of
+    all open calls, at most `MAX_CHARACTERS` each and `MAX_CALLS`. Cost: 0.2 us for an event of text.
+    Raises `ToolCallRefused` (tool-not-granted, tool-arguments-invalid), and what `inner` raises.
+    """
+
+    __slots__ = ("_digest", "_facts", "_held", "_inner", "_offered", "_refusal", "_size")
+
+    def __init__(
+        self,
+        inner: OutputFilter,
+        offered: Sequence[OfferedTool],
+        keyed_digest: Callable[[bytes], str],
+    ) -> None:
+        self._inner = inner
+        self._offered = {tool.name: tool for tool in offered}
+        self._digest = keyed_digest
+        self._held: dict[tuple[int, int], _Call] = {}
+        self._facts: list[ToolCallFact] = []
+        self._refusal: ToolCallRefused | None = None
+        self._size = 0
+
+    @property
+    def actions(self) -> tuple[FilterAction, ...]:
+        """What the output filter did so far."""
+        return self._inner.actions
+
+    @property
+    def calls(self) -> tuple[ToolCallFact, ...]:
+        """The calls that were judged so far: released, dropped, or why they were refused."""
+        return tuple(self._facts)
+
+    def feed(self, event: StreamEvent) -> tuple[StreamEvent, ...]:
+        """Events that may be released now."""
+        if self._refusal is not None:
+            raise self._refusal
+        return self._sifted(self._inner.feed(event))
+
+    def flush(self) -> tuple[StreamEvent, ...]:
+        """What the output filter still held, judged. A call that never ended is a refusal."""
+        if self._refusal is not None:
+            raise self._refusal
+        events = self._sifted(self._inner.flush())
+        for call in self._held.values():
+            raise self._refused(call, "call-without-end")
+        return events
+
+    def _sifted(self, events: tuple[StreamEvent, ...]) -> tuple[StreamEvent, ...]:
+        for event in events:
+            kind = type(event)
+            if kind is TextDelta:
+                if event.channel is _ARGUMENTS:  # type: ignore[union-attr]
+                    break
+            elif kind is ToolCallStart or kind is Finish:
+                break
+        else:
+            return events
+        released: list[StreamEvent] = []
+        for event in events:
+            if type(event) is TextDelta and event.channel is _ARGUMENTS:
+                self._add(event)
+            elif type(event) is ToolCallStart:
+                self._begin(event)
+            elif type(event) is Finish:
+                if self._held:
+                    self._end(event, released)
+                released.append(event)
+            else:
+                released.append(event)
+        return tuple(released)
+
+    def _begin(self, start: ToolCallStart) -> None:
+        offered = self._offered.get(start.name)
+        if offered is None:
+            # fail-closed: a call that nobody granted, whether invented or planted in what the model read.
+            self._facts.append(ToolCallFact("", "", "", None, "not-granted"))
+            self._refusal = ToolCallRefused(
+                "The model called a tool that this request does not offer; the call was not passed on.",
+                code="tool-not-granted",
+                param=f"tool_calls[{start.tool}].function.name",
+            )
+            raise self._refusal
+        key = (start.choice, start.tool)
+        call = _Call(start, offered)
+        if key in self._held or len(self._held) + len(self._facts) >= MAX_CALLS:
+            raise self._refused(call, "too-many-calls")
+        self._held[key] = call
+
+    def _add(self, event: TextDelta) -> None:
+        call = self._held.get((event.choice, event.tool))
+        if call is None:
+            self._refusal = _invalid(event.tool, "arguments-without-call")
+            raise self._refusal
+        call.parts.append(event.text)
+        call.size += len(event.text)
+        if call.size > MAX_CHARACTERS:
+            raise self._refused(call, "arguments-too-large")
+
+    def _end(self, finish: Finish, released: list[StreamEvent]) -> None:
+        """Judge the calls of a choice; all of them pass or none."""
+        calls = [call for (choice, _), call in self._held.items() if choice == finish.choice]
+        is_cut = finish.reason == "content_filter"
+        for call in calls:
+            del self._held[call.start.choice, call.start.tool]
+            text = "".join(call.parts)
+            if is_cut:
+                self._facts.append(self._fact(call, text, "dropped"))
+                continue
+            fault = call.offered.fault(text)
+            if fault is not None:
+                raise self._refused(call, fault)
+            self._facts.append(self._fact(call, text, "released"))
+            released.append(call.start)
+            released.append(TextDelta(finish.choice, _ARGUMENTS, text, call.start.tool))
+
+    def _refused(self, call: _Call, fault: str) -> ToolCallRefused:
+        self._facts.append(self._fact(call, "".join(call.parts), fault))
+        self._refusal = _invalid(call.start.tool, fault)
+        return self._refusal
+
+    def _fact(self, call: _Call, text: str, outcome: str) -> ToolCallFact:
+        offered = call.offered
+        commitment = self._digest(b"tool arguments:" + text.encode("utf-8", "surrogatepass"))
+        if "@" not in offered.source:
+            # Name and schema of a client's own tool are its free text.
+            schema = self._digest(b"tool schema:" + offered.schema_sha256.encode())
+            return ToolCallFact("", offered.source, "hmac:" + schema, commitment, outcome)
+        schema = "sha256:" + offered.schema_sha256
+        return ToolCallFact(offered.name, offered.source, schema, commitment, outcome)
+
+
+def guard(inner: OutputFilter, request: ResolvedRequest, keyed_digest: Callable[[bytes], str]) -> ToolGate:
+    """The gate of one exchange: only tools that `request` offers and its `tool_choice` leaves open."""
+    offered: Sequence[OfferedTool] = request.offered
+    choice = request.chat.tool_choice
+    if choice == _NONE:
+        offered = ()
+    elif choice is not None and choice.startswith(_NAMED):
+        wanted = choice[len(_NAMED) :].partition('"')[0]
+        offered = [tool for tool in offered if tool.name == wanted]
+    return ToolGate(inner, offered, keyed_digest)
+
+
+def _invalid(tool: int, fault: str) -> ToolCallRefused:
+    return ToolCallRefused(
+        "The model called a tool with arguments that the tool does not take; the call was not passed on."
+        " Ask again, or make the tool's description clearer.",
+        code="tool-arguments-invalid",
+        param=f"tool_calls[{tool}].function.arguments",
+        detail=fault,
+    )
