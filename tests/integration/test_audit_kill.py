@@ -49,6 +49,8 @@ async def main(directory, key, run):
     settings = AuditSettings(directory, key, segment_bytes=1 << 20)
     log = AuditLog.open(settings, read_secret(key), "build", "0" * 64)
     await log.start()
+    # One intent that nobody will ever close: whenever the kill comes, something is left open.
+    await log.record(sample_record(Phase.ADMITTED, f"{run}_left_open"))
     os.write(1, b"ready\\n")
     await asyncio.gather(*(client(log, f"{run}_{n}") for n in range(32)))
 

@@ -64,7 +64,7 @@ async def test_grants_with_the_state_of_every_bucket(limiter: RedisLimiter, call
     assert [(s.name, s.limit, s.remaining, s.reset_seconds) for s in reservation.states] == [
         ("requests", 1_000, 999, 1),
         ("tokens", 10_000, 9_000, 6),
-        ("concurrency", 50, 49, 600),
+        ("concurrency", 50, 49, LimitSettings().lease_seconds),
     ]
 
 
