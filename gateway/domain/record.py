@@ -114,7 +114,8 @@ class ToolCallFact:
     `name` is that of a registry's tool, else empty: other names are free text. `source` is name@version of
     the tool set, `client`, or empty for a tool that was not offered. `schema` is `sha256:` or (a client's
     own) `hmac:` and a digest in hex; `arguments_hmac` is a keyed digest. `outcome` is `released`,
-    `dropped`, `not-granted` or the closed word of a fault.
+    `withheld` (good, but another call of its choice was not), `dropped` (its choice was stopped),
+    `not-granted` or the closed word of a fault.
     """
 
     name: str

@@ -10,7 +10,6 @@ Invariants
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -29,6 +28,7 @@ from gateway.errors import PolicyDenied, RequestRefused, Unresolvable
 from gateway.protocols.document import Placeholder, Prompt, ToolSet
 from gateway.protocols.registry import Registry
 from gateway.protocols.select import notices, select
+from gateway.protocols.tool_gate import named_tool
 from gateway.protocols.tools import MAX_TOOL_COUNT, Tool
 from gateway.protocols.variables import holds_control_token, take_values
 
@@ -126,10 +126,7 @@ def _check_history(messages: Sequence[Message], tool_set: ToolSet, registry: Reg
 
 def _check_choice(request: ChatRequest, offered: Sequence[OfferedTool], tool_set: ToolSet) -> None:
     """Refuse a `tool_choice` that names a tool of the set which the caller may not use."""
-    choice = None if request.tool_choice is None else json.loads(request.tool_choice)
-    if not isinstance(choice, dict):
-        return
-    name = choice.get("function", {}).get("name")
+    name = None if request.tool_choice is None else named_tool(request.tool_choice)
     if name in {tool.name for tool in tool_set.tools} and name not in {tool.name for tool in offered}:
         raise PolicyDenied(
             "None of your roles may use the tool that `tool_choice` names.",

@@ -14,6 +14,7 @@ Invariants
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 
 from gateway.domain.chat import JsonText, OfferedTool, ResolvedRequest
@@ -33,8 +34,6 @@ from gateway.protocols.arguments import MAX_CHARACTERS
 #: Calls of one answer, over all choices.
 MAX_CALLS = 256
 _ARGUMENTS = Channel.TOOL_ARGUMENTS
-_NONE = JsonText('"none"')
-_NAMED = '{"type":"function","function":{"name":"'
 
 
 class _Call:
@@ -80,7 +79,7 @@ class ToolGate:
 
     @property
     def calls(self) -> tuple[ToolCallFact, ...]:
-        """The calls that were judged so far: released, dropped, or why they were refused."""
+        """The calls that were judged so far: released, withheld, dropped, or why they were refused."""
         return tuple(self._facts)
 
     def feed(self, event: StreamEvent) -> tuple[StreamEvent, ...]:
@@ -131,6 +130,8 @@ class ToolGate:
                 "The model called a tool that this request does not offer; the call was not passed on.",
                 code="tool-not-granted",
                 param=f"tool_calls[{start.tool}].function.name",
+                # A client that tries again by itself would get the same, and pay for it.
+                headers=((b"x-should-retry", b"false"),),
             )
             raise self._refusal
         key = (start.choice, start.tool)
@@ -151,20 +152,22 @@ class ToolGate:
 
     def _end(self, finish: Finish, released: list[StreamEvent]) -> None:
         """Judge the calls of a choice; all of them pass or none."""
-        calls = [call for (choice, _), call in self._held.items() if choice == finish.choice]
-        is_cut = finish.reason == "content_filter"
-        for call in calls:
-            del self._held[call.start.choice, call.start.tool]
+        judged: list[tuple[_Call, str, str | None]] = []
+        for key in [key for key in self._held if key[0] == finish.choice]:
+            call = self._held.pop(key)
             text = "".join(call.parts)
-            if is_cut:
-                self._facts.append(self._fact(call, text, "dropped"))
-                continue
-            fault = call.offered.fault(text)
-            if fault is not None:
-                raise self._refused(call, fault)
-            self._facts.append(self._fact(call, text, "released"))
-            released.append(call.start)
-            released.append(TextDelta(finish.choice, _ARGUMENTS, text, call.start.tool))
+            judged.append((call, text, call.offered.fault(text)))
+        is_cut = finish.reason == "content_filter"
+        bad = None if is_cut else next((one for one in judged if one[2] is not None), None)
+        passed = "dropped" if is_cut else "released" if bad is None else "withheld"
+        for call, text, fault in judged:
+            self._facts.append(self._fact(call, text, passed if is_cut or fault is None else fault))
+            if passed == "released":
+                released.append(call.start)
+                released.append(TextDelta(finish.choice, _ARGUMENTS, text, call.start.tool))
+        if bad is not None:
+            self._refusal = _invalid(bad[0].start.tool, bad[2] or "")
+            raise self._refusal
 
     def _refused(self, call: _Call, fault: str) -> ToolCallRefused:
         self._facts.append(self._fact(call, "".join(call.parts), fault))
@@ -185,13 +188,22 @@ class ToolGate:
 def guard(inner: OutputFilter, request: ResolvedRequest, keyed_digest: Callable[[bytes], str]) -> ToolGate:
     """The gate of one exchange: only tools that `request` offers and its `tool_choice` leaves open."""
     offered: Sequence[OfferedTool] = request.offered
-    choice = request.chat.tool_choice
-    if choice == _NONE:
-        offered = ()
-    elif choice is not None and choice.startswith(_NAMED):
-        wanted = choice[len(_NAMED) :].partition('"')[0]
-        offered = [tool for tool in offered if tool.name == wanted]
+    if request.chat.tool_choice is not None:
+        choice = json.loads(request.chat.tool_choice)
+        if choice == "none":
+            offered = ()
+        elif (name := named_tool(request.chat.tool_choice)) is not None:
+            offered = [tool for tool in offered if tool.name == name]
     return ToolGate(inner, offered, keyed_digest)
+
+
+def named_tool(tool_choice: JsonText) -> str | None:
+    """Name of the one function that a `tool_choice` (JSON) asks for; None when it names none."""
+    match json.loads(tool_choice):
+        case {"function": {"name": str(name)}}:
+            return name
+        case _:
+            return None
 
 
 def _invalid(tool: int, fault: str) -> ToolCallRefused:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from gateway.domain.chat import (
@@ -12,11 +14,12 @@ from gateway.domain.chat import (
     ResolvedRequest,
     Role,
     TextPart,
+    ToolCall,
     ToolDefinition,
 )
-from gateway.errors import NotFound, Unresolvable
+from gateway.errors import NotFound, PolicyDenied, RequestRefused, Unresolvable
 from gateway.protocols.resolve import resolve
-from tests.fakes.protocol_files import caller, good_files, prompt_manifest, registry_of
+from tests.fakes.protocol_files import TOOLS, caller, good_files, prompt_manifest, registry_of, tools_manifest
 
 REGISTRY = registry_of(good_files())
 QUESTION = Message(Role.USER, (TextPart("How are you?"),))
@@ -159,3 +162,112 @@ def test_refuses_more_tools_than_one_request_may_have() -> None:
     with pytest.raises(Unresolvable) as caught:
         resolve(request(version="1.10.0", tools=many), caller(), REGISTRY)
     assert caught.value.code == "too-many-tools"
+
+
+def calls(*names: str) -> tuple[Message, ...]:
+    """A history in which these tools were called and answered."""
+    made = tuple(ToolCall(f"c{at}", name, "{}") for at, name in enumerate(names))
+    results = (Message(Role.TOOL, (TextPart("{}"),), tool_call_id=call.id) for call in made)
+    return (QUESTION, Message(Role.ASSISTANT, tool_calls=made), *results)
+
+
+def test_offers_what_judges_every_tool_of_the_request() -> None:
+    resolved = resolve(request(version="1.10.0", tools=(OWN_TOOL,)), caller(), REGISTRY)
+    assert [(tool.name, tool.source) for tool in resolved.offered] == [
+        ("own", "client"),
+        ("look_up", "search@1.0.0"),
+    ]
+    assert resolve(request(None, tools=(OWN_TOOL,)), caller(), REGISTRY).offered[0].fault("[]")
+
+
+def test_offers_a_tool_of_the_registry_only_to_its_roles() -> None:
+    resolved = resolve(
+        request(version="1.10.0", tools=(OWN_TOOL,)), caller(roles=frozenset({"guest"})), REGISTRY
+    )
+    assert [tool.name for tool in resolved.chat.tools] == ["own"]
+    assert [tool.name for tool in resolved.offered] == ["own"]
+    assert [pin.name for pin in resolved.pins] == ["greeting", "search"]
+
+
+def test_a_tool_that_is_not_granted_keeps_its_name_and_cannot_be_asked_for() -> None:
+    guest = caller(roles=frozenset({"guest"}))
+    clash = ToolDefinition("look_up", "Mine.", JsonText('{"type":"object"}'))
+    with pytest.raises(Unresolvable):
+        resolve(request(version="1.10.0", tools=(clash,)), guest, REGISTRY)
+    named = JsonText('{"type":"function","function":{"name":"look_up"}}')
+    asked = replace(request(version="1.10.0"), tool_choice=named)
+    with pytest.raises(PolicyDenied) as caught:
+        resolve(asked, guest, REGISTRY)
+    assert (caught.value.code, caught.value.http_status) == ("tool-not-granted", 403)
+    assert resolve(asked, caller(), REGISTRY).offered
+
+
+@pytest.mark.parametrize("choice", ['"auto"', '"required"', '{"type":"function","function":{"name":"own"}}'])
+def test_other_choices_are_left_to_the_model(choice: str) -> None:
+    asked = replace(request(version="1.10.0", tools=(OWN_TOOL,)), tool_choice=JsonText(choice))
+    assert resolve(asked, caller(roles=frozenset()), REGISTRY).chat.tool_choice == choice
+
+
+LABELLED = {**good_files(), "search/1.0.0/tools.json": TOOLS.replace(b'"internal"', b'"confidential"')}
+
+
+def test_the_result_of_a_known_tool_carries_its_label_with_and_without_a_prompt() -> None:
+    registry = registry_of({**LABELLED, "search/1.0.0/manifest.yaml": tools_manifest()})
+    plain = replace(request(None), messages=calls("look_up"))
+    assert resolve(plain, caller(), registry).floor_level == "confidential"
+    assert resolve(plain, caller(), registry).chat is plain
+    prompted = replace(request(), messages=calls("look_up"))
+    assert resolve(prompted, caller(), registry).floor_level == "confidential"
+
+
+def test_the_result_of_an_unknown_tool_has_no_floor() -> None:
+    plain = replace(request(None), messages=calls("own"))
+    assert resolve(plain, caller(), registry_of(LABELLED)) == ResolvedRequest(plain)
+
+
+def test_a_result_whose_call_was_cut_out_counts_as_the_most_sensitive_one() -> None:
+    question, _, result = calls("own")
+    plain = replace(request(None), messages=(question, result))
+    assert resolve(plain, caller(), registry_of(LABELLED)).floor_level == "confidential"
+
+
+def test_the_highest_version_of_a_tools_label_counts() -> None:
+    registry = registry_of(
+        {
+            **LABELLED,
+            "search/1.1.0/manifest.yaml": tools_manifest(version="1.1.0"),
+            "search/1.1.0/tools.json": TOOLS.replace(b'"internal"', b'"public"'),
+        }
+    )
+    plain = replace(request(None), messages=calls("look_up"))
+    assert resolve(plain, caller(), registry).floor_level == "confidential"
+
+
+def test_a_history_of_another_version_of_the_tool_set_is_mixed() -> None:
+    registry = registry_of(
+        {
+            **good_files(),
+            "search/2.0.0/manifest.yaml": tools_manifest(version="2.0.0"),
+            "search/2.0.0/tools.json": TOOLS.replace(b"look_up", b"find"),
+        }
+    )
+    with pytest.raises(RequestRefused) as caught:
+        resolve(replace(request(version="1.10.0"), messages=calls("look_up", "find")), caller(), registry)
+    assert (caught.value.code, caught.value.param) == ("protocol-versions-mixed", "messages[1].tool_calls")
+    assert resolve(
+        replace(request(version="1.10.0"), messages=calls("look_up", "own")), caller(), registry
+    ).pins
+
+
+def test_a_version_in_the_header_needs_a_prompt() -> None:
+    with pytest.raises(RequestRefused) as caught:
+        resolve(request(None), caller(protocol="greeting@1.0.0"), REGISTRY)
+    assert (caught.value.code, caught.value.http_status) == ("protocol-versions-mixed", 400)
+
+
+def test_a_tool_of_the_client_that_cannot_be_judged_is_refused() -> None:
+    bad = ToolDefinition("bad", None, JsonText('{"type":"string"}'))
+    for prompt in (None, "greeting"):
+        with pytest.raises(RequestRefused) as caught:
+            resolve(request(prompt, tools=(bad,)), caller(), REGISTRY)
+        assert caught.value.code == "tool-schema-invalid"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
 import pytest
 
+from gateway.domain.label import Level
 from gateway.errors import ConfigurationError
 from gateway.protocols.tools import parse_tools
 
@@ -104,3 +106,75 @@ def test_refuses_a_reference_that_leads_out_before_anybody_follows_it(word: str,
 def test_refuses_a_document_that_is_no_list_of_tools(document: bytes) -> None:
     with pytest.raises(ConfigurationError, match=r"^t:"):
         parse_tools(document, "t")
+
+
+CONTRACT: dict[str, Any] = {
+    "roles": ["user"],
+    "side_effects": "write",
+    "idempotent": False,
+    "timeout_seconds": 10,
+    "errors": {"not-found": {"retryable": False}},
+    "result_label": "confidential",
+    "result": {"type": "object"},
+}
+
+
+def test_reads_the_contract_of_a_tool() -> None:
+    (tool,) = parse_tools(tools(GOOD | CONTRACT), "t", "set@1.0.0")
+    assert tool.contract is not None
+    assert tool.contract.side_effects == "write"
+    assert tool.contract.errors["not-found"].retryable is False
+    assert tool.result_level is Level.CONFIDENTIAL
+    assert (tool.offered.source, tool.offered.name) == ("set@1.0.0", "look_up")
+    assert (
+        tool.offered.schema_sha256 == hashlib.sha256((tool.definition.parameters or "").encode()).hexdigest()
+    )
+    assert tool.offered.fault('{"a":1}') is None
+    assert tool.offered.fault('{"b":1}') == "arguments-off-schema"
+
+
+def test_grants_a_tool_to_its_roles_and_one_without_a_contract_to_nobody() -> None:
+    (granted,) = parse_tools(tools(GOOD | CONTRACT), "t")
+    assert granted.is_granted(frozenset({"user", "x"}))
+    assert not granted.is_granted(frozenset({"x"}))
+    assert not granted.is_granted(frozenset())
+    (bare,) = parse_tools(tools(GOOD), "t")
+    assert not bare.is_granted(frozenset({"user"}))
+    assert bare.result_level is None
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"roles": ["Chief Officer"]}, "roles: expected words"),
+        ({"roles": "user"}, "Expected `array`"),
+        ({"side_effects": "none"}, "Invalid enum value"),
+        ({"timeout_seconds": 0}, "timeout_seconds: expected 1 to 3600"),
+        ({"timeout_seconds": 3601}, "timeout_seconds: expected 1 to 3600"),
+        ({"errors": {"Not Found": {"retryable": False}}}, "errors: expected codes"),
+        ({"errors": {"down": {"retryable": True}}}, "errors.down.retryable: expected false"),
+        ({"errors": {"down": {}}}, "missing required field `retryable`"),
+        ({"result_label": "secret"}, "Invalid enum value"),
+        ({"result": {"type": "objec"}}, "result: expected a valid JSON Schema"),
+        ({"result": []}, "Expected `object`"),
+        ({"description": "Looks up.\u202e"}, "without invisible characters"),
+        ({"description": "Looks up. </s>"}, "without invisible characters"),
+    ],
+)
+def test_names_what_is_wrong_with_a_contract(change: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"^t: \[0\]") as caught:
+        parse_tools(tools(GOOD | CONTRACT | change), "t")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", sorted(CONTRACT))
+def test_refuses_half_a_contract(missing: str) -> None:
+    half = {key: value for key, value in CONTRACT.items() if key != missing}
+    with pytest.raises(ConfigurationError, match=f"missing required field `{missing}`"):
+        parse_tools(tools(GOOD | half), "t")
+
+
+def test_a_tool_that_changes_nothing_or_may_be_repeated_can_be_tried_again() -> None:
+    again = {"errors": {"down": {"retryable": True}}}
+    assert parse_tools(tools(GOOD | CONTRACT | again | {"idempotent": True}), "t")
+    assert parse_tools(tools(GOOD | CONTRACT | again | {"side_effects": "read"}), "t")
