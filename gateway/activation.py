@@ -3,41 +3,43 @@
 Enters: the folder of `settings.policy.directory`. Leaves: snapshots in the holder, events in the log.
 
 Invariants
-1. A candidate is compiled, checked, tested, bound to this deployment's endpoints, recorded, then swapped
-   whole. A fault at any step keeps the last good snapshot.
-2. A destination's URL must have a host that the policy names for it.
-3. An activation is in the audit log before it acts; when it cannot be recorded, it does not act.
+1. A candidate is read once, compiled, checked, tested, bound to this deployment's endpoints, its signatures
+   and its revision checked, recorded, then swapped whole. A fault at any step keeps the last good snapshot.
+2. An activation is in the audit log before it acts; when it cannot be recorded, it does not act.
+3. A revision below the one that acted last acts only as a signed rollback, also after a restart.
+4. The shadow candidate never acts, and its faults reach no request.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from gateway.audit.canonical import LogEvent
-from gateway.domain.finding import Finding
+from gateway.domain.decision import Decision, Facts
 from gateway.domain.limits import TenantLimits
-from gateway.domain.record import Receipt
+from gateway.domain.record import Receipt, ShadowFact
 from gateway.errors import AuditUnavailable, ConfigurationError
-from gateway.output.rules import OutputProfile, parse_profile
-from gateway.output.stream_filter import StreamFilter
-from gateway.policy import document
 from gateway.policy.bundle import Loaded, fingerprint, try_load
 from gateway.policy.compiled import CompiledPolicy
-from gateway.policy.evaluate import evaluate, private_only, servable_models
-from gateway.protocols.registry import Registry
-from gateway.protocols.registry_files import load_registry, read_files, read_lock
-from gateway.protocols.resolve import resolve
-from gateway.sensitivity.classify import Classifier, FindingsCache
+from gateway.policy.signing import (
+    Active,
+    SignatureRefused,
+    check_revision,
+    check_signatures,
+    parse_signed,
+    trusted_signers,
+)
+from gateway.rollout.candidate import Candidate, build_candidate
+from gateway.rollout.content import fingerprint_of, read_content
+from gateway.rollout.revision import STATE_NAME, read_active, write_active
+from gateway.rollout.shadow import shadow_of
+from gateway.sensitivity.classify import FindingsCache
 from gateway.sensitivity.detectors import Detector, build_detectors
-from gateway.settings import EndpointSettings, Settings
-from gateway.snapshot import Snapshot, SnapshotHolder
+from gateway.settings import Settings
+from gateway.snapshot import SnapshotHolder
 from gateway.telemetry import Metrics, log, report_fault
 
 #: Makes an event of the log durable (`AuditLog.record_event`).
@@ -45,17 +47,19 @@ RecordEvent = Callable[[LogEvent], Awaitable[Receipt]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A policy that passed every check, with its snapshot."""
+class _Ready:
+    """A candidate that may act, who signed it, and whether it is a rollback."""
 
-    policy: CompiledPolicy
-    snapshot: Snapshot
+    candidate: Candidate
+    signers: tuple[str, ...]
+    is_rollback: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Why a folder is not taken: for operators, with file and place."""
+    """Why a folder is not taken: a code for the record, a sentence for operators with file and place."""
 
+    code: str
     reason: str
 
 
@@ -70,14 +74,22 @@ class PolicyWatch:
         cache: FindingsCache,
         extra_detectors: Sequence[Detector],
     ) -> None:
+        """Raises `ConfigurationError` for signers that cannot be used."""
         self._settings = settings
         self._directory = Path(settings.policy.directory)
         self._holder = holder
         self._metrics = metrics
         self._cache = cache
         self._detectors = build_detectors(settings.sensitivity.engine, extra_detectors)
+        pairs = [(signer.name, signer.public_key) for signer in settings.policy.signers]
+        self._signers = trusted_signers(pairs, settings.policy.required_signers)
+        place = settings.policy.state_file
+        self._state = Path(place) if place else Path(settings.audit.directory) / STATE_NAME
         self._policy: CompiledPolicy | None = None
-        self._seen = ""
+        self._active: Active | None = None
+        self._first: LogEvent | None = None
+        self._shadow: CompiledPolicy | None = None
+        self._seen = self._seen_shadow = ""
         self.is_rejected = False
 
     @property
@@ -94,24 +106,32 @@ class PolicyWatch:
 
     def load(self) -> None:
         """Take what the folder holds now, at the start. Raises `ConfigurationError`."""
-        self._seen = self._fingerprint()
+        self._active = read_active(self._state)
+        self._seen = fingerprint_of(self._directory)
         outcome = self._prepare()
         if isinstance(outcome, _Refused):
             self._note_refused()
             raise ConfigurationError(outcome.reason)
-        self._activate(outcome)
+        self._first = self._event(outcome)
+        self._activate(outcome.candidate)
 
     async def announce(self, record: RecordEvent) -> None:
-        """Record the first activation, before anything is served. Raises `AuditUnavailable`."""
-        if self._policy is not None:
-            await record(self._event(self._policy, self._holder.current))
+        """Record the first activation, before anything is served.
+
+        Raises `AuditUnavailable`, and `ConfigurationError` when the revision cannot be kept.
+        """
+        if self._first is not None and self._active is not None:
+            await record(self._first)
+            await asyncio.to_thread(write_active, self._state, self._active)
+        await self._look_shadow(record)
 
     async def run(self, record: RecordEvent) -> None:
-        """Look at the folder again and again; ends only by cancellation."""
+        """Look at the folders again and again; ends only by cancellation."""
         while True:
             await asyncio.sleep(self._settings.policy.poll_seconds)
             try:
                 await self._look(record)
+                await self._look_shadow(record)
             except AuditUnavailable as fault:
                 # fail-closed: what cannot be recorded does not act; the next look tries again.
                 self._seen = ""
@@ -121,63 +141,78 @@ class PolicyWatch:
                 report_fault("policy watch failed", fault)
 
     async def _look(self, record: RecordEvent) -> None:
-        seen = await asyncio.to_thread(self._fingerprint)
+        seen = await asyncio.to_thread(fingerprint_of, self._directory)
         if seen == self._seen:
             return
         outcome = await asyncio.to_thread(self._prepare)
         self._seen = seen
-        if isinstance(outcome, _Candidate):
-            await record(self._event(outcome.policy, outcome.snapshot))
-            self._activate(outcome)
-            return
+        if isinstance(outcome, _Ready):
+            await record(self._event(outcome))
+            try:
+                await asyncio.to_thread(write_active, self._state, outcome.candidate.bundle)
+            except ConfigurationError as error:
+                # fail-closed: a restart would not know this revision, so an older one could come back.
+                outcome = _Refused("revision-not-kept", str(error))
+            else:
+                self._activate(outcome.candidate)
+                return
         self._note_refused()
         log().error(
             "policy rejected, the last good one stays", reason=outcome.reason, active=self.active_version
         )
-        await record(LogEvent("policy-rejected", "invalid", (("active_version", self.active_version),)))
+        facts = (("active_version", self.active_version), ("active_revision", self._revision))
+        await record(LogEvent("policy-rejected", outcome.code, facts))
 
-    def _fingerprint(self) -> str:
-        """Digest over everything that a snapshot is made of: policy files, prompts, tools, their lock."""
-        protocols = self._directory / "protocols"
-        digest = hashlib.sha256(fingerprint(self._directory).encode())
+    def _prepare(self) -> _Ready | _Refused:
+        settings = self._settings.policy
         try:
-            digest.update(read_lock(protocols))
-            for name, content in sorted(read_files(protocols).items()):
-                digest.update(f"{name} {len(content)} ".encode() + content)
+            content = read_content(self._directory)
+            candidate = build_candidate(content, self._settings, self._detectors, self._cache)
+            signed = None
+            if self._signers and content.signature is not None:
+                signed = parse_signed(content.signature)
+            required = settings.required_signers
+            names = check_signatures(signed, candidate.policy.id, candidate.bundle, self._signers, required)
+            is_rollback = check_revision(candidate.bundle, self._active, signed, names, required)
+            return _Ready(candidate, names, is_rollback)
+        except SignatureRefused as error:
+            return _Refused(error.reason, str(error))
         except ConfigurationError as error:
-            digest.update(str(error).encode())
-        return digest.hexdigest()
+            return _Refused("invalid", str(error))
+        except Exception as error:  # noqa: BLE001
+            # fail-closed: a fault of the loader keeps the last good policy instead of ending the watch.
+            return _Refused("loader-fault", f"{self._directory}: cannot be loaded: {type(error).__name__}")
 
-    def _prepare(self) -> _Candidate | _Refused:
-        outcome = try_load(self._policy, self._directory)
-        if not isinstance(outcome, Loaded):
-            return _Refused(outcome.reason)
-        try:
-            _check_hosts(outcome.policy, self._settings.destinations)
-            registry = load_registry(self._directory / "protocols", _parse_yaml)
-            return _Candidate(outcome.policy, self._snapshot(outcome.policy, registry))
-        except ConfigurationError as error:
-            return _Refused(str(error))
+    @property
+    def _revision(self) -> int:
+        return self._active.revision if self._active is not None else 0
 
-    def _activate(self, candidate: _Candidate) -> None:
+    def _activate(self, candidate: Candidate) -> None:
         policy = self._policy = candidate.policy
-        self._holder.activate(candidate.snapshot)
+        self._active = candidate.bundle
+        self._holder.activate(replace(candidate.snapshot, shadow=self._shadowing()))
         self.is_rejected = False
         self._metrics.policy_is_stale.set(0)
         self._metrics.policy_info.clear()
         self._metrics.policy_info.labels(policy.version, policy.sha256).set(1)
+        self._metrics.policy_revision.set(policy.revision)
         self._metrics.policy_loaded.set_to_current_time()
-        log().info("policy activated", version=policy.version, sha256=policy.sha256)
+        log().info("policy activated", version=policy.version, revision=policy.revision, sha256=policy.sha256)
 
-    def _event(self, policy: CompiledPolicy, snapshot: Snapshot) -> LogEvent:
+    def _event(self, ready: _Ready) -> LogEvent:
         """The activation as an event; it spells out what the digests in records stand for."""
+        policy, snapshot = ready.candidate.policy, ready.candidate.snapshot
         return LogEvent(
-            "policy-activated",
+            "policy-rolled-back" if ready.is_rollback else "policy-activated",
             "ok",
             (
                 ("policy_id", policy.id),
                 ("policy_version", policy.version),
                 ("policy_sha256", policy.sha256),
+                ("revision", policy.revision),
+                ("replaced_revision", self._revision),
+                ("bundle_sha256", ready.candidate.bundle.sha256),
+                ("signers", " ".join(ready.signers)),
                 ("protocols_sha256", snapshot.protocols_sha256),
                 ("detectors_sha256", snapshot.detectors_sha256),
                 ("detectors", " ".join(self._detectors.versions)),
@@ -191,73 +226,32 @@ class PolicyWatch:
         self._metrics.policy_is_stale.set(1)
         self._metrics.policy_rejected.inc()
 
-    def _snapshot(self, policy: CompiledPolicy, registry: Registry) -> Snapshot:
-        settings = self._settings
-        classifier = Classifier(
-            self._detectors,
-            time.perf_counter_ns,
-            settings.sensitivity.budget_ms,
-            self._cache,
-            policy.base_level,
-        )
-        profiles = {name: _profile(name, tree) for name, tree in policy.output_profiles.items()}
-        configured = frozenset(settings.destinations)
-        return Snapshot(
-            resolve=partial(resolve, registry=registry),
-            classify=classifier.classify,
-            decide=partial(evaluate, policy, configured=configured),
-            private_only=private_only,
-            tenant_floor=policy.floor,
-            models=lambda tenant: servable_models(policy, tenant, configured),
-            new_filter=_filters(profiles, self._detectors.find, settings.output.budget_ms),
-            policy_sha256=policy.sha256,
-            protocols_sha256=registry.sha256,
-            detectors_sha256=classifier.sha256,
-            loaded_at_us=time.time_ns() // 1000,
-        )
+    # -- the shadow ----------------------------------------------------------------------------------
 
+    async def _look_shadow(self, record: RecordEvent) -> None:
+        place = self._settings.policy.shadow_directory
+        if not place:
+            return
+        seen = await asyncio.to_thread(fingerprint, Path(place))
+        if seen == self._seen_shadow:
+            return
+        outcome = await asyncio.to_thread(try_load, self._shadow, Path(place))
+        self._seen_shadow = seen
+        if isinstance(outcome, Loaded):
+            version, digest = outcome.policy.version, outcome.policy.sha256
+            facts = (("policy_version", version), ("policy_sha256", digest))
+            await record(LogEvent("policy-shadowed", "ok", facts))
+            self._shadow = outcome.policy
+            log().info("shadow policy compared", version=version, sha256=digest)
+        else:
+            # A broken candidate is compared no more; the active policy is not concerned.
+            self._shadow = None
+            log().error("shadow policy rejected", reason=outcome.reason)
+        self._metrics.policy_is_shadowed.set(0 if self._shadow is None else 1)
+        self._holder.activate(replace(self._holder.current, shadow=self._shadowing()))
 
-def _profile(name: str, tree: object) -> OutputProfile:
-    if not isinstance(tree, Mapping):
-        raise ConfigurationError(f"output.yaml: profiles.{name}: expected a mapping")
-    return parse_profile(tree, name)
-
-
-def _filters(
-    profiles: Mapping[str, OutputProfile], find: Callable[[str], tuple[Finding, ...]], budget_ms: int
-) -> Callable[[str], StreamFilter]:
-    budget_ns = budget_ms * 1_000_000
-
-    def new_filter(name: str) -> StreamFilter:
-        return StreamFilter(find, profiles[name], time.perf_counter_ns, budget_ns)
-
-    return new_filter
-
-
-def _parse_yaml(text: str, file: str) -> object:
-    return document.plain(document.parse(text, file))
-
-
-def _check_hosts(policy: CompiledPolicy, endpoints: Mapping[str, EndpointSettings]) -> None:
-    """Refuse a URL whose host the policy does not name for that destination."""
-    for name, endpoint in endpoints.items():
-        place = policy.destinations.get(name)
-        if place is None:
-            known = ", ".join(sorted(policy.destinations))
-            raise ConfigurationError(
-                f"settings: destinations.{name}: expected a destination of the policy ({known})"
-            )
-        parts = urlsplit(endpoint.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigurationError(f"settings: destinations.{name}.url: expected an http or https URL")
-        if parts.username or parts.password or parts.query or parts.fragment:
-            raise ConfigurationError(
-                f"settings: destinations.{name}.url: expected no credentials, query or fragment in the URL"
-            )
-        if parts.hostname not in place.hosts:
-            # fail-closed: the policy says which hosts a destination's clearance is good for.
-            raise ConfigurationError(
-                f"settings: destinations.{name}.url: the host is not one of the policy's hosts for {name}"
-            )
-        if place.hosted and parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "localhost"}:
-            raise ConfigurationError(f"settings: destinations.{name}.url: expected https for a hosted one")
+    def _shadowing(self) -> Callable[[Facts, Decision], ShadowFact | None] | None:
+        if self._shadow is None:
+            return None
+        configured = frozenset(self._settings.destinations)
+        return shadow_of(self._shadow, configured, self._metrics.observe_shadow)

@@ -64,12 +64,27 @@ class IdentitySettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     fetch_timeout_seconds: int = 3
 
 
+class SignerSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A person whose signature of a policy counts. `public_key` is Ed25519, 32 bytes in base64."""
+
+    name: str
+    public_key: str
+
+
 class PolicySettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """Where the policy files are, how often the folder is looked at, and the region that conditions see."""
+    """Where the policy files are, who must have signed them, and what else is known when they act.
+
+    `state_file` keeps the revision that acted last; empty: in the audit log's folder. `shadow_directory`
+    holds a candidate that decides beside the active policy, only to be recorded; empty: none.
+    """
 
     directory: str = "policies"
     poll_seconds: float = 1.0
     region: str = ""
+    required_signers: Literal[0, 1, 2] = 0
+    signers: tuple[SignerSettings, ...] = ()
+    state_file: str = ""
+    shadow_directory: str = ""
 
 
 class SensitivitySettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -15,6 +15,7 @@ from gateway.domain.chat import ChatRequest, ResolvedRequest
 from gateway.domain.decision import Decision, Facts, Permit
 from gateway.domain.finding import Verdict
 from gateway.domain.label import Label
+from gateway.domain.record import ShadowFact
 from gateway.domain.stream import OutputFilter
 from gateway.errors import NotReady
 
@@ -26,7 +27,8 @@ class Snapshot:
     `resolve(request, caller)` raises `Refusal`. `classify(resolved, floor)` never raises and never gives
     a label below `floor`. `decide(facts)` never raises. `private_only(permit)` drops hosted
     destinations (None when none is left). `models(tenant)` lists logical models. `new_filter(profile)`
-    gives the output filter of one exchange.
+    gives the output filter of one exchange. `shadow(facts, decision)` says what a candidate would have
+    decided otherwise; it never raises and is only recorded.
     Digests are sha256 in hex.
     """
 
@@ -41,6 +43,7 @@ class Snapshot:
     protocols_sha256: str
     detectors_sha256: str
     loaded_at_us: int
+    shadow: Callable[[Facts, Decision], ShadowFact | None] | None = None
 
 
 class SnapshotHolder:

@@ -117,6 +117,22 @@ class Metrics:
             "When the active policy was taken",
             registry=self.registry,
         )
+        self.policy_revision = Gauge(
+            "tidegate_policy_active_revision_info",
+            "Revision of the active policy",
+            registry=self.registry,
+        )
+        self.policy_is_shadowed = Gauge(
+            "tidegate_policy_shadow_state",
+            "1 while a candidate decides beside the active policy",
+            registry=self.registry,
+        )
+        self.policy_shadow = Counter(
+            "tidegate_policy_shadow_decisions",
+            "Decisions of the candidate beside the active policy: same, differs, fault",
+            ["outcome"],
+            registry=self.registry,
+        )
         self.audit_is_failed = Gauge(
             "tidegate_audit_failed_state",
             "1 when the audit log can no longer be written",
@@ -150,6 +166,10 @@ class Metrics:
         )
         self._children: dict[tuple[str, str, str], Any] = {}
         self._durations: dict[str, Any] = {}
+
+    def observe_shadow(self, outcome: str) -> None:
+        """Count one comparison with the shadow policy."""
+        self.policy_shadow.labels(outcome).inc()
 
     def observe(self, phase: str, reason: str, destination: str, elapsed_us: int) -> None:
         """Count the end of a request and the time it took."""

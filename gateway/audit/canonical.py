@@ -82,7 +82,7 @@ class LogEvent:
     """Something that happened to the log itself. `facts` are names with plain values, never text of users.
 
     Event types: start, stop, segment-open, segment-close, gap, key-rotated, resumed,
-    export-created, audit-read, policy-activated, policy-rolled-back, policy-rejected.
+    export-created, audit-read, policy-activated, policy-rolled-back, policy-rejected, policy-shadowed.
     """
 
     event_type: str

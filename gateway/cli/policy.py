@@ -18,6 +18,7 @@ from rich.text import Text
 from gateway.cli.policy_changes import FOLDER as _FOLDER
 from gateway.cli.policy_changes import compiled as _compiled
 from gateway.cli.policy_changes import diff_command, recorded_request, replay_command
+from gateway.cli.policy_sign import new_key_command, sign_command, signatures_command
 from gateway.domain.decision import Facts, Permit
 from gateway.domain.label import Label, Level, Tag
 from gateway.policy.bundle import CaseResult, run_cases
@@ -35,6 +36,9 @@ def policy() -> None:
 
 policy.add_command(diff_command)
 policy.add_command(replay_command)
+policy.add_command(new_key_command)
+policy.add_command(sign_command)
+policy.add_command(signatures_command)
 
 
 @policy.command(name="lint")

@@ -99,6 +99,8 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
         facts = _facts(walk, raw, principal, chat, resolved, verdict, prompt_tokens, output_tokens, workload)
         trail.facts, trail.own_tools = facts, frozenset(tool.name for tool in chat.tools)
         trail.decision = snapshot.decide(facts)
+        if snapshot.shadow is not None:
+            trail.shadow = snapshot.shadow(facts, trail.decision)
         permit = _permit(trail.decision)
         reservation = await _reserve(walk, principal, raw.request_id, prompt_tokens, output_tokens)
         trail.reservation = reservation

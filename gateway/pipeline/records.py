@@ -47,12 +47,12 @@ class Trail:
     model_asked: str = ""
     resolved: ResolvedRequest | None = None
     verdict: Verdict | None = None
-    facts: Facts | None = None
-    own_tools: frozenset[str] = frozenset()
-    shadow: ShadowFact | None = None
     decision: Permit | Denial | None = None
     reservation: Reservation | None = None
     latency_us: list[tuple[str, int]] = field(default_factory=list)
+    facts: Facts | None = None
+    own_tools: frozenset[str] = frozenset()
+    shadow: ShadowFact | None = None
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ def _record(
         result=result,
         audit_level=permit.obligations.audit_level if permit else "metadata",
         asked=_asked(trail) if _is_known(trail.decision) else None,
-        shadow=trail.shadow,
+        shadow=trail.shadow if _is_known(trail.decision) else None,
     )
 
 

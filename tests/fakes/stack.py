@@ -166,6 +166,7 @@ def start_gateway(
     redis_url: str = "",
     server_extra: str = "",
     audit_extra: str = "",
+    policy_extra: str = "",
     small_segments: bool = False,
     obey_file_modes: bool = False,
     environ: Mapping[str, str] | None = None,
@@ -175,8 +176,8 @@ def start_gateway(
     """Start a gateway with its state in `directory` (kept from an earlier start, if there was one).
 
     `extra` is TOML for the end of the settings; `endpoint_extra` for each destination's section,
-    `server_extra` and `audit_extra` for those of the server and the audit log. `obey_file_modes`: even
-    root is bound by permission bits.
+    `server_extra`, `audit_extra` and `policy_extra` for those of the server, the audit log and the policy.
+    `obey_file_modes`: even root is bound by permission bits.
     """
     state = LocalState(directory)
     prepare(state)
@@ -197,6 +198,7 @@ def start_gateway(
         text = re.sub(r"(\[destinations\.[^\]]+\]\n)", r"\1" + endpoint_extra + "\n", text)
     text = text.replace("[server]\n", f"[server]\n{server_extra}\n")
     text = text.replace("[audit]\n", f"[audit]\n{audit_extra}\n")
+    text = text.replace("[policy]\n", f"[policy]\n{policy_extra}\n")
     if small_segments:
         text = text.replace("[audit]\n", "[audit]\nsegment_bytes = 262144\n")
     state.settings.write_text(text + extra, encoding="utf-8")

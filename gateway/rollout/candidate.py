@@ -1,0 +1,120 @@
+"""One revision's bytes to a snapshot that could act: compiled, tested, bound to this deployment.
+
+Invariants
+1. A destination's URL must have a host that the policy names for it.
+2. Nothing here acts: the result is a value, and a fault is a `ConfigurationError`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from urllib.parse import urlsplit
+
+from gateway.domain.finding import Finding
+from gateway.errors import ConfigurationError
+from gateway.output.rules import OutputProfile, parse_profile
+from gateway.output.stream_filter import StreamFilter
+from gateway.policy import document
+from gateway.policy.bundle import as_text, compile_and_test
+from gateway.policy.compiled import CompiledPolicy
+from gateway.policy.evaluate import evaluate, private_only, servable_models
+from gateway.policy.signing import Active
+from gateway.protocols.registry import build_registry
+from gateway.protocols.resolve import resolve
+from gateway.rollout.content import Content
+from gateway.sensitivity.classify import Classifier, FindingsCache
+from gateway.sensitivity.detectors import DetectorSet
+from gateway.settings import EndpointSettings, Settings
+from gateway.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A policy that passed every check, with its snapshot. `bundle` is its revision and digest."""
+
+    policy: CompiledPolicy
+    snapshot: Snapshot
+    bundle: Active
+
+
+def build_candidate(
+    content: Content, settings: Settings, detectors: DetectorSet, cache: FindingsCache
+) -> Candidate:
+    """The candidate of these bytes. Raises `ConfigurationError`."""
+    policy = compile_and_test(as_text(content.policies))
+    _check_hosts(policy, settings.destinations)
+    registry = build_registry(content.protocols, content.lock, parse_yaml)
+    classifier = Classifier(
+        detectors, time.perf_counter_ns, settings.sensitivity.budget_ms, cache, policy.base_level
+    )
+    profiles = output_profiles(policy)
+    configured = frozenset(settings.destinations)
+    snapshot = Snapshot(
+        resolve=partial(resolve, registry=registry),
+        classify=classifier.classify,
+        decide=partial(evaluate, policy, configured=configured),
+        private_only=private_only,
+        tenant_floor=policy.floor,
+        models=lambda tenant: servable_models(policy, tenant, configured),
+        new_filter=_filters(profiles, detectors.find, settings.output.budget_ms),
+        policy_sha256=policy.sha256,
+        protocols_sha256=registry.sha256,
+        detectors_sha256=classifier.sha256,
+        loaded_at_us=time.time_ns() // 1000,
+    )
+    return Candidate(policy, snapshot, Active(policy.revision, content.sha256))
+
+
+def output_profiles(policy: CompiledPolicy) -> dict[str, OutputProfile]:
+    """The profiles of output.yaml, read by the room that uses them. Raises `ConfigurationError`."""
+    return {name: _profile(name, tree) for name, tree in policy.output_profiles.items()}
+
+
+def parse_yaml(text: str, file: str) -> object:
+    """The tree of a YAML document, as the registry wants it."""
+    return document.plain(document.parse(text, file))
+
+
+def _profile(name: str, tree: object) -> OutputProfile:
+    if not isinstance(tree, Mapping):
+        raise ConfigurationError(f"output.yaml: profiles.{name}: expected a mapping")
+    return parse_profile(tree, name)
+
+
+def _filters(
+    profiles: Mapping[str, OutputProfile], find: Callable[[str], tuple[Finding, ...]], budget_ms: int
+) -> Callable[[str], StreamFilter]:
+    budget_ns = budget_ms * 1_000_000
+
+    def new_filter(name: str) -> StreamFilter:
+        return StreamFilter(find, profiles[name], time.perf_counter_ns, budget_ns)
+
+    return new_filter
+
+
+def _check_hosts(policy: CompiledPolicy, endpoints: Mapping[str, EndpointSettings]) -> None:
+    """Refuse a URL whose host the policy does not name for that destination."""
+    for name, endpoint in endpoints.items():
+        place = policy.destinations.get(name)
+        if place is None:
+            known = ", ".join(sorted(policy.destinations))
+            raise ConfigurationError(
+                f"settings: destinations.{name}: expected a destination of the policy ({known})"
+            )
+        parts = urlsplit(endpoint.url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ConfigurationError(f"settings: destinations.{name}.url: expected an http or https URL")
+        if parts.username or parts.password or parts.query or parts.fragment:
+            raise ConfigurationError(
+                f"settings: destinations.{name}.url: expected no credentials, query or fragment in the URL"
+            )
+        if parts.hostname not in place.hosts:
+            # fail-closed: the policy says which hosts a destination's clearance is good for.
+            raise ConfigurationError(
+                f"settings: destinations.{name}.url: the host is not one of the policy's hosts for {name}"
+            )
+        if place.hosted and parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "localhost"}:
+            raise ConfigurationError(f"settings: destinations.{name}.url: expected https for a hosted one")
