@@ -30,9 +30,7 @@ _VERSIONS = {
 NEWEST = "https://json-schema.org/draft/2020-12/schema"
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 #: Keywords that say what becomes of properties that `properties` does not list.
-_OTHERS = frozenset(
-    {"additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames", "if", "then"}
-)
+_OTHERS = frozenset({"additionalProperties", "unevaluatedProperties", "patternProperties", "propertyNames"})
 #: Keywords whose subschemas speak about the same object.
 _IN_PLACE = frozenset(
     {"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", *_REFERENCES}
@@ -176,6 +174,8 @@ def _target_size(
         if sizes["#circles"] > MAX_CIRCLES:
             raise SchemaFault("", f"expected at most {MAX_CIRCLES} references that close a circle")
         return 1
+    if len(open_targets) >= MAX_DEPTH:
+        raise SchemaFault("", f"expected at most {MAX_DEPTH} references one behind the other")
     if target not in sizes:
         found = _lookup(target, root)
         sizes[target] = 1 if found is None else _size(found, root, sizes, (*open_targets, target))

@@ -106,6 +106,31 @@ def test_refuses_references_that_unfold_without_bound() -> None:
         judge({"$ref": "#/$defs/d0", "$defs": defs})
 
 
+def test_refuses_a_long_chain_of_references() -> None:
+    defs: dict[str, Any] = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(3000)}
+    defs["d3000"] = {"type": "object"}
+    with pytest.raises(SchemaFault, match="one behind the other"):
+        judge({"$ref": "#/$defs/d0", "$defs": defs})
+
+
+def test_a_circle_that_never_goes_into_the_value_does_no_harm() -> None:
+    assert judge({"$ref": "#"}).is_valid({})
+    assert judge({"$ref": "#/$defs/a", "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}}).is_valid({})
+
+
+def test_properties_of_a_branch_that_holds_are_known() -> None:
+    strict = judge(
+        {
+            "properties": {"kind": {"enum": ["card", "cash"]}},
+            "if": {"properties": {"kind": {"const": "card"}}, "required": ["kind"]},
+            "then": {"properties": {"number": {"type": "string"}}},
+        }
+    )
+    assert strict.is_valid({"kind": "card", "number": "1"})
+    assert not strict.is_valid({"kind": "cash", "number": "1"})
+    assert not strict.is_valid({"kind": "card", "other": "1"})
+
+
 def test_takes_a_tree_and_refuses_a_thicket() -> None:
     node = {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/n"}}}}
     tree = judge({"properties": {"root": {"$ref": "#/$defs/n"}}, "$defs": {"n": node}})

@@ -216,6 +216,16 @@ def test_what_is_held_has_a_bound() -> None:
     piece = "x" * (MAX_CHARACTERS // 2)
     found = refused(gate(), start(), arguments(piece), arguments(piece), arguments("x"))
     assert found.detail == "arguments-too-large"
+    halves = (start(), arguments(piece), start(tool=1), arguments(piece, 1), arguments("x", 1))
+    assert refused(gate(), *halves).detail == "arguments-too-large"
+
+
+def test_what_was_released_is_not_held_any_more() -> None:
+    large = '{"ref":"' + "x" * (MAX_CHARACTERS - 20) + '"}'
+    one = gate()
+    for choice in range(3):
+        run(one, start(choice=choice), arguments(large, choice=choice), Finish(choice, "tool_calls"))
+    assert [call.outcome for call in one.calls] == ["released"] * 3
 
 
 def test_a_block_of_the_filter_comes_through_and_its_actions_are_told() -> None:
