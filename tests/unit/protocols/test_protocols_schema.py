@@ -100,8 +100,8 @@ def test_never_repeats_a_value_of_a_schema() -> None:
 
 
 def test_refuses_references_that_unfold_without_bound() -> None:
-    defs: dict[str, Any] = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(40)}
-    defs["d40"] = {"type": "object"}
+    defs: dict[str, Any] = {f"d{n}": {"allOf": [{"$ref": f"#/$defs/d{n + 1}"}] * 2} for n in range(30)}
+    defs["d30"] = {"type": "object"}
     with pytest.raises(SchemaFault, match="once references are followed"):
         judge({"$ref": "#/$defs/d0", "$defs": defs})
 
