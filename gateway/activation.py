@@ -37,7 +37,7 @@ from gateway.rollout.content import fingerprint_of, read_content
 from gateway.rollout.revision import STATE_NAME, read_active, write_active
 from gateway.rollout.shadow import shadow_of
 from gateway.sensitivity.classify import FindingsCache
-from gateway.sensitivity.detectors import Detector, build_detectors
+from gateway.sensitivity.detectors import Detector, DetectorSet, build_detectors
 from gateway.settings import Settings
 from gateway.snapshot import SnapshotHolder
 from gateway.telemetry import Metrics, log, report_fault
@@ -80,7 +80,8 @@ class PolicyWatch:
         self._holder = holder
         self._metrics = metrics
         self._cache = cache
-        self._detectors = build_detectors(settings.sensitivity.engine, extra_detectors)
+        self._extra_detectors = tuple(extra_detectors)
+        self._detectors: tuple[str, DetectorSet] | None = None
         pairs = [(signer.name, signer.public_key) for signer in settings.policy.signers]
         self._signers = trusted_signers(pairs, settings.policy.required_signers)
         place = settings.policy.state_file
@@ -167,7 +168,7 @@ class PolicyWatch:
         settings = self._settings.policy
         try:
             content = read_content(self._directory)
-            candidate = build_candidate(content, self._settings, self._detectors, self._cache)
+            candidate = build_candidate(content, self._settings, self._detectors_for, self._cache)
             signed = None
             if self._signers and content.signature is not None:
                 signed = parse_signed(content.signature)
@@ -182,6 +183,16 @@ class PolicyWatch:
         except Exception as error:  # noqa: BLE001
             # fail-closed: a fault of the loader keeps the last good policy instead of ending the watch.
             return _Refused("loader-fault", f"{self._directory}: cannot be loaded: {type(error).__name__}")
+
+    def _detectors_for(self, policy: CompiledPolicy) -> DetectorSet:
+        """The built-in detectors with the policy's own; the last set is kept, for policies that leave
+        them as they are. Takes about 2 s for a new one. Raises `ConfigurationError`."""
+        own = policy.own_detectors
+        known = self._detectors
+        if known is None or known[0] != own.sha256:
+            engine = self._settings.sensitivity.engine
+            known = self._detectors = (own.sha256, build_detectors(engine, self._extra_detectors, own))
+        return known[1]
 
     @property
     def _revision(self) -> int:
@@ -215,7 +226,7 @@ class PolicyWatch:
                 ("signers", " ".join(ready.signers)),
                 ("protocols_sha256", snapshot.protocols_sha256),
                 ("detectors_sha256", snapshot.detectors_sha256),
-                ("detectors", " ".join(self._detectors.versions)),
+                ("detectors", " ".join(ready.candidate.detectors)),
                 ("destinations", " ".join(sorted(policy.destinations))),
                 ("configured", " ".join(sorted(self._settings.destinations))),
             ),

@@ -19,6 +19,7 @@ from rich.table import Table
 from gateway.domain.chat import ChatRequest, Message, ResolvedRequest, Role, TextPart
 from gateway.domain.label import PUBLIC, Level
 from gateway.errors import ConfigurationError
+from gateway.evaluation.baseline import judge_with_presidio
 from gateway.evaluation.corpus import Row, parse_rows
 from gateway.evaluation.score import Judged, Score, by, errors, quantile, score
 from gateway.sensitivity.classify import Classifier
@@ -38,19 +39,35 @@ def evaluate() -> None:
 )
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write the figures to FILE.")
 @click.option("--engine", type=click.Choice(["hyperscan", "re2"]), default="hyperscan", show_default=True)
-def sensitivity(files: tuple[Path, ...], json_path: Path | None, engine: str) -> None:
+@click.option("--baseline", type=click.Choice(["presidio"]), help="Judge with this peer instead, if installed.")
+def sensitivity(files: tuple[Path, ...], json_path: Path | None, engine: str, baseline: str | None) -> None:
     """Recall and false alarms of the classifier on JSONL files (text, label, categories), also .gz."""
     try:
         rows = _rows(files)
-        report = _report(_judge(rows, engine))
-        report["latency_us"] = _latency(rows, engine)
-        report["megabytes_per_second"] = round(_throughput(rows, engine), 2)
+        if baseline is None:
+            report = _report(_judge(rows, engine))
+            report["latency_us"] = _latency(rows, engine)
+            report["megabytes_per_second"] = round(_throughput(rows, engine), 2)
+        else:
+            report = _peer_report(rows)
     except ConfigurationError as error:
         click.echo(f"tidegate: {error}", err=True)
         sys.exit(2)
     _show(report, len(rows))
     if json_path is not None:
         json_path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+def _peer_report(rows: Sequence[Row]) -> dict[str, Any]:
+    """The same figures for the peer; its latency is that of whole rows, not of 4 KB."""
+    judged = judge_with_presidio(rows)
+    times = [each.elapsed_us for each in judged]
+    size = sum(len(row.text.encode()) for row in rows)
+    return {
+        **_report(judged),
+        "latency_us": {"p50": round(quantile(times, 0.5), 1), "p99": round(quantile(times, 0.99), 1)},
+        "megabytes_per_second": round(size / max(1.0, sum(times)), 4),
+    }
 
 
 def _rows(files: Sequence[Path]) -> list[Row]:

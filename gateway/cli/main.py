@@ -8,6 +8,7 @@ import click
 
 _COMMANDS = {
     "audit": ("gateway.cli.audit", "audit"),
+    "classify": ("gateway.cli.classify", "classify"),
     "evaluate": ("gateway.cli.evaluate", "evaluate"),
     "policy": ("gateway.cli.policy", "policy"),
     "protocol": ("gateway.cli.protocol", "protocol"),

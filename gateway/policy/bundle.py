@@ -6,7 +6,8 @@ Invariants
 3. A rejected candidate changes nothing: the previous policy stays.
 4. Nothing outside the folder is read: its top is resolved once, and no link below leaves it.
 
-This is the room's only module that touches files. It reads `*.yaml` in the folder and in `cases/`.
+This is the room's only module that touches files. It reads `*.yaml` in the folder and in
+`cases/`, and `dictionaries/*.txt`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from gateway.policy.compile import CASES_PREFIX, compile_bundle
 from gateway.policy.compiled import CompiledPolicy
 from gateway.policy.document import MAX_BYTES
 from gateway.policy.evaluate import evaluate, warm
+from gateway.policy.own_detectors import DICTIONARIES_PREFIX
 
 MAX_FILES = 256
+MAX_DICTIONARY_BYTES = 32 * 1024 * 1024
 _SUFFIXES = (".yaml", ".yml")
 #: Kubernetes swaps this link to change all files of a ConfigMap or Secret at once.
 _VOLUME_LINK = "..data"
@@ -85,8 +88,9 @@ def _revision(directory: Path, base: Path, data: Path) -> Path:
 def read_files(directory: Path) -> dict[str, str]:
     """Name → text of every policy file. Raises `ConfigurationError` for what cannot be read as text.
 
-    Bounds: `MAX_FILES` files of `MAX_BYTES` each. Hidden files are left out (editors' swap files, the
-    `..data` links of Kubernetes); any other `.yaml` or `.yml` is read, so that none is ignored.
+    Bounds: `MAX_FILES` files of `MAX_BYTES` each (`MAX_DICTIONARY_BYTES` for dictionaries). Hidden files
+    are left out (editors' swap files, the `..data` links of Kubernetes); any other `.yaml` or `.yml` is
+    read, so that none is ignored.
     """
     return as_text(read_raw(top_of(directory)))
 
@@ -168,11 +172,15 @@ def try_load(previous: CompiledPolicy | None, directory: Path) -> Loaded | Rejec
 def read_raw(top: Path) -> dict[str, bytes]:
     """Name → bytes of every policy file below `top`, a folder from `top_of`. Raises `ConfigurationError`."""
     try:
-        paths = {path.name: path for path in _yaml_in(top, top)}
+        paths = {path.name: path for path in _files_in(top, top, _SUFFIXES)}
         cases = top / CASES_PREFIX
         if cases.is_dir():
             _inside(cases, top)
-            paths |= {CASES_PREFIX + path.name: path for path in _yaml_in(cases, top)}
+            paths |= {CASES_PREFIX + path.name: path for path in _files_in(cases, top, _SUFFIXES)}
+        terms = top / DICTIONARIES_PREFIX
+        if terms.is_dir():
+            _inside(terms, top)
+            paths |= {DICTIONARIES_PREFIX + path.name: path for path in _files_in(terms, top, (".txt",))}
         if len(paths) > MAX_FILES:
             raise ConfigurationError(f"{top}: expected at most {MAX_FILES} files, found {len(paths)}")
         return {name: _bounded(name, paths[name]) for name in sorted(paths)}
@@ -180,11 +188,11 @@ def read_raw(top: Path) -> dict[str, bytes]:
         raise ConfigurationError(f"{top}: the policy folder cannot be read: {error.strerror}") from None
 
 
-def _yaml_in(directory: Path, top: Path) -> list[Path]:
+def _files_in(directory: Path, top: Path, suffixes: tuple[str, ...]) -> list[Path]:
     found = [
         path
         for path in directory.iterdir()
-        if path.suffix in _SUFFIXES and not path.name.startswith(".") and path.is_file()
+        if path.suffix in suffixes and not path.name.startswith(".") and path.is_file()
     ]
     for path in found:
         _inside(path, top)
@@ -198,10 +206,11 @@ def _inside(path: Path, top: Path) -> None:
 
 
 def _bounded(name: str, path: Path) -> bytes:
+    most = MAX_DICTIONARY_BYTES if name.startswith(DICTIONARIES_PREFIX) else MAX_BYTES
     with path.open("rb") as file:
-        raw = file.read(MAX_BYTES + 1)
-    if len(raw) > MAX_BYTES:
-        raise ConfigurationError(f"{name}: expected at most {MAX_BYTES} bytes, found more")
+        raw = file.read(most + 1)
+    if len(raw) > most:
+        raise ConfigurationError(f"{name}: expected at most {most} bytes, found more")
     return raw
 
 

@@ -13,13 +13,14 @@ import re
 from collections.abc import Mapping
 
 from gateway.domain.decision import Obligations
-from gateway.domain.label import Label, Level
+from gateway.domain.label import Label
 from gateway.errors import ConfigurationError
 from gateway.policy.cases import Case, parse_cases
 from gateway.policy.compiled import CompiledPolicy, TenantPolicy
 from gateway.policy.destinations import read_destinations, read_models
 from gateway.policy.document import Plain, parse, plain, shown
 from gateway.policy.fields import Field, Section, nearest
+from gateway.policy.own_detectors import DICTIONARIES_PREFIX, read_detectors
 from gateway.policy.rules import Names, read_rules
 
 ROUTING, LIMITS, OUTPUT, DETECTORS = "routing.yaml", "limits.yaml", "output.yaml", "detectors.yaml"
@@ -42,7 +43,7 @@ def compile_bundle(files: Mapping[str, str]) -> CompiledPolicy:
     expected, found.
     """
     for name in files:
-        if name not in REQUIRED_FILES and not name.startswith(CASES_PREFIX):
+        if name not in REQUIRED_FILES and not name.startswith((CASES_PREFIX, DICTIONARIES_PREFIX)):
             hint = nearest(name, REQUIRED_FILES)
             raise ConfigurationError(
                 f"{name}: expected one of {', '.join(REQUIRED_FILES)}, found another file{hint}"
@@ -52,7 +53,8 @@ def compile_bundle(files: Mapping[str, str]) -> CompiledPolicy:
         "id", "version", "revision", "attributes", "models", "destinations", "rules"
     )
     profiles = _profiles(sections[OUTPUT])
-    base_level = _base_level(sections[DETECTORS])
+    dictionaries = {name: files[name] for name in files if name.startswith(DICTIONARIES_PREFIX)}
+    base_level, own_detectors = read_detectors(sections[DETECTORS], dictionaries)
     attributes, revision = _attributes(routing.get("attributes")), routing.get("revision")
     models = read_models(routing["models"].section())
     names = Names(
@@ -71,7 +73,7 @@ def compile_bundle(files: Mapping[str, str]) -> CompiledPolicy:
     return CompiledPolicy(
         id=routing["id"].name(),
         version=routing["version"].name(),
-        sha256=_digest(sections),
+        sha256=_digest(sections, own_detectors.sha256),
         models=names.models,
         destinations=names.destinations,
         tenants=names.tenants,
@@ -79,6 +81,7 @@ def compile_bundle(files: Mapping[str, str]) -> CompiledPolicy:
         output_profiles=profiles,
         base_level=base_level,
         detectors=plain(sections[DETECTORS].node),
+        own_detectors=own_detectors,
         cases=cases,
         attributes=attributes,
         revision=0 if revision is None else revision.integer(0, MAX_REVISION),
@@ -91,8 +94,9 @@ def _root(files: Mapping[str, str], name: str) -> Section:
     return Field(name, "", parse(files[name], name)).section()
 
 
-def _digest(sections: Mapping[str, Section]) -> str:
-    tree = {name: plain(section.node) for name, section in sections.items()}
+def _digest(sections: Mapping[str, Section], own_sha256: str) -> str:
+    tree: dict[str, Plain] = {name: plain(section.node) for name, section in sections.items()}
+    tree["own_detectors"] = own_sha256
     canonical = json.dumps(tree, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(canonical.encode("utf-8")).hexdigest()
 
@@ -137,15 +141,6 @@ def _profiles(root: Section) -> dict[str, Plain]:
     if Obligations().output_profile not in profiles:
         raise root["profiles"].fault("a profile named default", "none")
     return profiles
-
-
-def _base_level(root: Section) -> Level:
-    root.only("version", "base_level", "patterns")
-    root["version"].name()
-    patterns = root["patterns"]
-    if patterns.items():
-        raise patterns.fault("an empty list (own patterns are not supported in this version)", "patterns")
-    return root["base_level"].level()
 
 
 def _known_cases(cases: tuple[Case, ...], names: Names) -> tuple[Case, ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gateway.domain.custom import CustomDetectors
 from gateway.domain.decision import Destination, Obligations
 from gateway.domain.label import Label, Level
 from gateway.policy.cases import Case
@@ -106,7 +107,7 @@ class Memory:
 class CompiledPolicy:
     """One whole policy. `models` are the logical models with their descriptions; `output_profiles` are
     the raw trees for the output room; `base_level` is the level of a text without findings.
-    `detectors` is the whole tree of detectors.yaml, for the sensitivity room and its digest.
+    `detectors` is the whole tree of detectors.yaml; `own_detectors` what it says, for the sensitivity room.
     `attributes` maps the name of each attribute that a caller may send to its values. `revision` grows
     with every change that is to act; an older one is not taken.
     """
@@ -121,6 +122,7 @@ class CompiledPolicy:
     output_profiles: Mapping[str, Plain]
     base_level: Level
     detectors: Plain
+    own_detectors: CustomDetectors = field(default_factory=CustomDetectors)
     cases: tuple[Case, ...] = ()
     attributes: Mapping[str, frozenset[str]] = field(default_factory=dict)
     revision: int = 0

@@ -33,19 +33,28 @@ from gateway.snapshot import Snapshot
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A policy that passed every check, with its snapshot. `bundle` is its revision and digest."""
+    """A policy that passed every check, with its snapshot. `bundle` is its revision and digest,
+    `detectors` the name@version of each detector."""
 
     policy: CompiledPolicy
     snapshot: Snapshot
     bundle: Active
+    detectors: tuple[str, ...]
 
 
 def build_candidate(
-    content: Content, settings: Settings, detectors: DetectorSet, cache: FindingsCache
+    content: Content,
+    settings: Settings,
+    detectors_for: Callable[[CompiledPolicy], DetectorSet],
+    cache: FindingsCache,
 ) -> Candidate:
-    """The candidate of these bytes. Raises `ConfigurationError`."""
+    """The candidate of these bytes; `detectors_for` gives the set for a policy's own detectors.
+
+    Raises `ConfigurationError`.
+    """
     policy = compile_and_test(as_text(content.policies))
     _check_hosts(policy, settings.destinations)
+    detectors = detectors_for(policy)
     registry = build_registry(content.protocols, content.lock, parse_yaml)
     classifier = Classifier(
         detectors, time.perf_counter_ns, settings.sensitivity.budget_ms, cache, policy.base_level
@@ -65,7 +74,7 @@ def build_candidate(
         detectors_sha256=classifier.sha256,
         loaded_at_us=time.time_ns() // 1000,
     )
-    return Candidate(policy, snapshot, Active(policy.revision, content.sha256))
+    return Candidate(policy, snapshot, Active(policy.revision, content.sha256), detectors.versions)
 
 
 def output_profiles(policy: CompiledPolicy) -> dict[str, OutputProfile]:

@@ -4,7 +4,8 @@ Invariants
 1. `classify` never raises and never answers below `floor` or below the base level.
 2. Each part that would be sent has one `PartVerdict`. `scanned` stands only where the whole text was read.
 3. The label is the join over all parts; a part that cannot be read makes it restricted and opaque.
-4. A cached answer equals a fresh one: the key covers the whole text, and detectors are pure.
+4. A cached answer equals a fresh one: the key covers the whole text and the detector set, and detectors
+   are pure.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from gateway.sensitivity.detectors import DetectorSet, merge
 _CACHE_LEAST_CHARACTERS = 256
 #: A text with more findings is not kept, so that entries have a bounded size.
 _CACHE_MOST_FINDINGS = 64
+#: Findings of one rule in one text after which more would add nothing to its label.
+MOST_OF_A_KIND = 16
 
 
 class BudgetSpent(Exception):
@@ -46,10 +49,10 @@ class FindingsCache:
         self._entries: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
         self.entry_count = entry_count
 
-    def digest(self, text: str) -> bytes:
-        """Key of a text in this cache."""
+    def digest(self, text: str, detectors: bytes = b"") -> bytes:
+        """Key of a text under the detector set of this name (16 bytes at most) in this cache."""
         data = text.encode("utf-8", "surrogatepass")
-        return hashlib.blake2b(data, digest_size=16, key=self._key).digest()
+        return hashlib.blake2b(data, digest_size=16, key=self._key, person=detectors).digest()
 
     def get(self, digest: bytes) -> tuple[Finding, ...] | None:
         """Findings kept under this key, which now count as used last, or None when there are none."""
@@ -144,6 +147,18 @@ def pieces_of(chat: ChatRequest) -> Iterator[_Piece]:
         yield _Text(name, value)
 
 
+def _thinned(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """The findings, or the first few of each kind and label when they are too many to keep."""
+    if len(findings) <= _CACHE_MOST_FINDINGS:
+        return findings
+    by_kind: dict[tuple[str, Label], list[Finding]] = {}
+    for finding in findings:
+        by_kind.setdefault((finding.kind, finding.label), []).append(finding)
+    each = max(1, _CACHE_MOST_FINDINGS // len(by_kind))
+    kept = [finding for same in by_kind.values() for finding in same[:each]]
+    return tuple(sorted(kept, key=lambda finding: (finding.start, finding.end)))
+
+
 @dataclass(slots=True)
 class _Progress:
     """What is known so far about one request."""
@@ -176,6 +191,7 @@ class Classifier:
         facts = f"{detectors.sha256} {base_level.word}"
         self._sha256 = hashlib.sha256(facts.encode()).hexdigest()
         self._names = (f"detectors@{self._sha256[:16]}",)
+        self._set = bytes.fromhex(detectors.sha256)[:16]
 
     @property
     def sha256(self) -> str:
@@ -242,11 +258,11 @@ class Classifier:
 
     def _find(self, text: str, check: Callable[[], None]) -> tuple[Finding, ...]:
         if self._cache is None or len(text) < _CACHE_LEAST_CHARACTERS:
-            return self._detectors.find(text, check)
-        digest = self._cache.digest(text)
+            return _thinned(self._detectors.find(text, check, MOST_OF_A_KIND))
+        digest = self._cache.digest(text, self._set)
         found = self._cache.get(digest)
         if found is None:
-            found = self._detectors.find(text, check)
+            found = _thinned(self._detectors.find(text, check, MOST_OF_A_KIND))
             self._cache.put(digest, found)
         return found
 

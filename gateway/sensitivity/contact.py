@@ -28,12 +28,14 @@ EMAIL_IN_WORDS = (
     rb"(?: ?[\[({<_*|]? ?" + _DOT + rb" ?[\])}>_*|]? ?[a-z0-9-]+)+"
 )
 _TLD = (
-    rb"(?:com|org|net|edu|gov|io|info|biz|co|ai|app|dev|eu|de|at|ch|fr|es|it|pt|nl|be|uk|ie|se|no|dk|fi|pl|cz|us|ca"
+    rb"(?:com|org|net|edu|gov|io|info|biz|co|ai|app|dev|eu|de|at|ch|fr|es|it|pt|nl|be|uk|ie|se|no|dk|fi"
+    rb"|pl|cz|us|ca"
     rb"|br|mx|ar|in|jp|cn|au|nz|za|ru|gr|tr|hu|ro|lu)"
 )
 #: The same without brackets, up to a known top-level domain.
 EMAIL_SPOKEN = (
-    rb"(?i)\b[a-z0-9]+(?:(?:[._+-]| (?:dot|punkt|punto|point|ponto|punt|underscore|bindestrich|guion|tiret) )[a-z0-9]+)*"
+    rb"(?i)\b[a-z0-9]+(?:(?:[._+-]| (?:dot|punkt|punto|point|ponto|punt|underscore|bindestrich|guion"
+    rb"|tiret) )[a-z0-9]+)*"
     rb" (?:at|arroba|arobase|chiocciola|klammeraffe|apenstaartje|malpa) [a-z0-9-]+"
     rb"(?: (?:dot|punkt|punto|point|ponto|punt|kropka) [a-z0-9-]+)* "
     rb"(?:dot|punkt|punto|point|ponto|punt|kropka) " + _TLD + rb"\b"
@@ -71,7 +73,7 @@ def written_out_email(view: View, start: int, end: int) -> Spans:
     found = view.data[start:end]
     if b" at " in found.lower() and found.split(b" ", 1)[0].lower() in _NOT_LOCAL:
         return
-    if _RESERVED_SPOKEN.search(found) is None and not found[:1] in b"[({<_*|":
+    if _RESERVED_SPOKEN.search(found) is None and found[:1] not in b"[({<_*|":
         yield start, end
 
 
@@ -97,20 +99,25 @@ INTERNATIONAL_PHONE = rb"(?:\+|\b00)[ ]?[1-9](?:[ \t.()/_-]{0,3}[0-9]){6,}"
 BRACKETED_PHONE = rb"\(0?[0-9]{2,5}\)[ ]?[0-9](?:[ ./-]{0,2}[0-9]){4,}"
 #: A word and a number directly behind it; group 1 is the number.
 PHONE_AFTER_WORD = (
-    rb"(?i)(?:phone|telephone|tel|mobile|cell|fax|desk|office|telefono?|telefone|handy|mobil|movil|portable|celular"
-    rb"|telefon|telefonnummer|rufnummer|handynummer|mobilnummer|telemovel|cellulare|telefoon|telefoonnummer|gsm"
+    rb"(?i)(?:phone|telephone|tel|mobile|cell|fax|desk|office|telefono?|telefone|handy|mobil|movil"
+    rb"|portable|celular"
+    rb"|telefon|telefonnummer|rufnummer|handynummer|mobilnummer|telemovel|cellulare|telefoon"
+    rb"|telefoonnummer|gsm"
     rb"|(?:call|ring|text|reach|phone|contact) (?:me|us|him|her|them|back)|call me|erreichen sie mich"
     rb"|erreichbar|appelez[- ](?:moi|nous)|joindre|llam(?:e|ar|a)me|chiamami|ligue(?:-me)?|bel me|answering"
     rb"|messages to|whatsapp|registered)"
-    rb"(?:[ _-]?(?:no|nr|num|number))?\.?[\"']?[ \t]*(?:is|at|on|under|ist|lautet|unter|est|au|es|al|e|op|[:=#])?"
+    rb"(?:[ _-]?(?:no|nr|num|number))?\.?[\"']?[ \t]*(?:is|at|on|under|ist|lautet|unter|est|au|es|al|e"
+    rb"|op|[:=#])?"
     rb"[ \t]*\r?\n?[\"' ]{0,3}([+(]?[0-9](?:[ ().x/-]{0,2}[0-9]){5,})"
 )
 #: A number and a word directly behind it, as on business cards; group 1 is the number.
 PHONE_BEFORE_WORD = (
-    rb"(?i)(?:^|[\n;,])[ \t]*([+(]?[0-9](?:[ ().x/-]{0,2}[0-9]){5,})[ \t-]*(?:\(?(?:office|mobile|fax|cell|home"
+    rb"(?i)(?:^|[\n;,])[ \t]*([+(]?[0-9](?:[ ().x/-]{0,2}[0-9]){5,})[ \t-]*(?:\(?(?:office|mobile|fax"
+    rb"|cell|home"
     rb"|phone|mobil|tel|direct|work|buro|portable|movil|cellulare)\)?)(?:$|[^a-z])"
 )
-_DATE = re.compile(r"(?:19|20)\d\d[-/. ](?:0[1-9]|1[0-2])[-/. ][0-3]\d|[0-3]?\d[-/. ][01]?\d[-/. ](?:19|20)\d\d\b")
+_DATE = re.compile(r"(?:19|20)\d\d[-/. ](?:0[1-9]|1[0-2])[-/. ][0-3]\d|[0-3]?\d[-/. ][01]?\d[-/. ](?:19"
+    r"|20)\d\d\b")
 #: Forms that are telephone numbers without a word, by region.
 NATIONAL_FORMS: dict[str, str] = {
     "fr": r"0[1-9](?:([ .-])\d\d)(?:\1\d\d){3}",
@@ -210,7 +217,8 @@ _KNOWN_ADDRESSES = frozenset(
         "208.67.220.220", "2001:4860:4860::8888", "2606:4700:4700::1111",
     }
 )  # fmt: skip
-_VERSION = re.compile(r"(?i)(?:\bv|version|release|ver\.?|build|==|>=|~=|python|chrome|oid|section|chapter|§)[ :=/]{0,2}$")
+_VERSION = re.compile(r"(?i)(?:\bv|version|release|ver\.?|build|==|>=|~=|python|chrome|oid|section"
+    r"|chapter|§)[ :=/]{0,2}$")
 
 
 def ip_addresses(view: View, start: int, end: int) -> Spans:
@@ -218,9 +226,9 @@ def ip_addresses(view: View, start: int, end: int) -> Spans:
     found = view.text[start:end]
     if found in _KNOWN_ADDRESSES or _VERSION.search(view.text, max(0, start - 14), start):
         return
-    if view.data[start - 1 : start] in {b".", b"-"} or view.data[end : end + 2].startswith((b".", b"-")) and (
+    if view.data[start - 1 : start] in {b".", b"-"} or (view.data[end : end + 2].startswith((b".", b"-")) and (
         view.data[end + 1 : end + 2].isdigit()
-    ):
+    )):
         return
     try:
         address = ipaddress.ip_address(found)

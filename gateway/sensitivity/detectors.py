@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import re
 import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
+from gateway.domain.custom import CustomDetectors
 from gateway.domain.finding import Finding
 from gateway.domain.label import Label, Level, Tag
 from gateway.errors import ConfigurationError
@@ -34,6 +37,7 @@ from gateway.sensitivity import (
     tokens,
     views,
 )
+from gateway.sensitivity.custom import TermIndex, own_rules
 from gateway.sensitivity.digits import NumberReader, NumberRow
 from gateway.sensitivity.engine import PatternEngine, open_engine
 from gateway.sensitivity.rule import Rule
@@ -86,8 +90,9 @@ def merge(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     return tuple(kept)
 
 
+_MakeView = Callable[[views.View, Work], views.View | None]
 #: Patterns of views that are read besides the text itself, with what reads them.
-_WHOLE_VIEWS: tuple[tuple[bytes, Callable[[views.View], views.View | None]], ...] = (
+_WHOLE_VIEWS: tuple[tuple[bytes, _MakeView], ...] = (
     (views.ESCAPE_TRIGGER, views.unescaped),
     (spoken.TRIGGER, spoken.in_digits),
     (spread.TRIGGER, spread.joined),
@@ -105,19 +110,31 @@ _BLOB_VIEWS: tuple[tuple[bytes, Callable[[views.View, int, int], views.View | No
 class DetectorSet:
     """Rows over one engine, and any further detectors. Immutable; safe to share between threads."""
 
-    def __init__(self, rules: Sequence[Rule], engine: str, extra: Sequence[Detector] = ()) -> None:
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        engine: str,
+        extra: Sequence[Detector] = (),
+        terms: TermIndex | None = None,
+        own_sha256: str = "",
+    ) -> None:
         self._readers: list[_Reader] = []
         triggers: list[bytes] = []
         for pattern in dict.fromkeys(rule.pattern for rule in rules):
             triggers.append(pattern)
             self._readers.append(_reader([rule for rule in rules if rule.pattern == pattern]))
         self._row_count = len(triggers)
+        # RE2 takes several times as long where it must also find a group.
+        self._prices = [3 if re.compile(pattern).groups else 1 for pattern in triggers]
         read_tables = tables.Tables(
             [word for rule in rules if isinstance(rule.examine, NumberRow) for word in rule.examine.words]
         )
-        whole_views = (*_WHOLE_VIEWS, (tables.TRIGGER, read_tables.labelled_cells))
+        whole_views: tuple[tuple[bytes, _MakeView], ...] = (
+            *_WHOLE_VIEWS,
+            (tables.TRIGGER, lambda view, _work: read_tables.labelled_cells(view)),
+        )
         once = {pattern for pattern, _ in whole_views}
-        self._whole: dict[int, list[Callable[[views.View], views.View | None]]] = {}
+        self._whole: dict[int, list[_MakeView]] = {}
         for pattern, make in whole_views:
             if pattern not in triggers:
                 triggers.append(pattern)
@@ -129,17 +146,21 @@ class DetectorSet:
         )
         self._fired, self._spans = self._engine.fired, self._engine.spans
         self._extra = tuple(extra)
-        built_in = dict.fromkeys(rule.identity for rule in rules)
+        self._terms = terms
+        all_rules = (*rules, *(terms.rules if terms is not None else ()))
+        self._least = {rule.identity: rule.at_least for rule in all_rules if rule.at_least > 1}
+        built_in = dict.fromkeys(rule.identity for rule in all_rules)
         self.versions: tuple[str, ...] = (
             *built_in, _OPAQUE, _DENSE, *(detector.identity for detector in extra)
         )  # fmt: skip
         if len(set(self.versions)) != len(self.versions):
             raise ConfigurationError("detectors: expected distinct name@version, found one twice")
-        self.sha256 = self._digest(rules)
+        self.sha256 = self._digest(all_rules, own_sha256)
 
-    def _digest(self, rules: Sequence[Rule]) -> str:
+    def _digest(self, rules: Sequence[Rule], own_sha256: str) -> str:
         digest = hashlib.sha256()
         facts = [
+            own_sha256,
             self._engine.identity,
             f"stdnum@{importlib.metadata.version('python-stdnum')}",
             f"unicode@{unicodedata.unidata_version}",
@@ -167,7 +188,7 @@ class DetectorSet:
         """
         view = views.View(text, "plain", None) if text.isascii() else views.canonical(text)
         fired = self._fired(view.data)
-        if not fired and not self._extra and view.text is text:
+        if not fired and not self._extra and view.text is text and self._terms is None:
             return ()  # most chunks end here, with one call of the engine
         work = Work(None, None, check) if most is None else Work.bounded(len(text), most, check)
         findings: list[Finding] = []
@@ -183,12 +204,19 @@ class DetectorSet:
             findings.append(Finding("dense-text", _DENSE, _OPAQUE_LABEL, len(text) - 1, len(text)))
         for detector in self._extra:
             findings += detector.find(text)
-        return merge(findings)
+        return merge(self._enough(findings) if self._least else findings)
+
+    def _enough(self, findings: list[Finding]) -> list[Finding]:
+        """Without the findings of rules that want more of them."""
+        counts = Counter(finding.detector for finding in findings)
+        return [each for each in findings if counts[each.detector] >= self._least.get(each.detector, 1)]
 
     def _examine(
         self, view: views.View, fired: Sequence[int], findings: list[Finding], depth: int, work: Work
     ) -> None:
         deeper: list[views.View] = []
+        if self._terms is not None:
+            self._read_terms(view, self._terms, findings, work)
         for index in fired:
             work.spend(1)
             if index < self._row_count:
@@ -199,7 +227,7 @@ class DetectorSet:
                 if next(iter(self._spans(index, view.data)), None) is None:
                     continue
                 for make in self._whole[index]:
-                    whole = make(view)
+                    whole = make(view, work)
                     if whole is not None and whole.text != view.text:
                         deeper.append(whole)
             else:
@@ -210,10 +238,20 @@ class DetectorSet:
             work.spend(1 + (len(inner.text) >> 7))
             self._examine(inner, self._fired(inner.data), findings, depth + 1, work)
 
+    def _read_terms(self, view: views.View, terms: TermIndex, findings: list[Finding], work: Work) -> None:
+        work.spend(1 + (len(view.text) >> 8))
+        for rule, first, last in terms.find(view):
+            work.spend(4)
+            work.note(rule)
+            findings.append(Finding(rule.kind, rule.identity, rule.label, *view.origin(first, last)))
+            if work.most is not None and all(map(work.is_done, terms.rules)):
+                return
+
     def _read_rows(self, view: views.View, index: int, findings: list[Finding], work: Work) -> None:
         read, rules = self._readers[index]
+        price = self._prices[index]
         for start, end in self._spans(index, view.data):
-            work.spend(1)
+            work.spend(price + (end - start >> 6))
             for rule, first, last in read(view, start, end, work):
                 work.note(rule)
                 findings.append(Finding(rule.kind, rule.identity, rule.label, *view.origin(first, last)))
@@ -230,8 +268,9 @@ class DetectorSet:
     ) -> None:
         make = self._blob[index]
         for start, end in self._spans(index, view.data):
-            work.spend(3 + (end - start >> 6))
+            work.spend(1 + (end - start >> 6))
             inner = make(view, start, end)
+            work.spend(4 if inner is not None or end - start > 63 else 1)
             if inner is not None:
                 deeper.append(inner)
             if make is not blobs.from_base64 or work.is_done(_OPAQUE):
@@ -271,6 +310,14 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def build_detectors(engine: str = "hyperscan", extra: Sequence[Detector] = ()) -> DetectorSet:
-    """The built-in rows over this engine (`hyperscan` or `re2`). Raises `ConfigurationError`."""
-    return DetectorSet(RULES, engine, extra)
+def build_detectors(
+    engine: str = "hyperscan", extra: Sequence[Detector] = (), own: CustomDetectors | None = None
+) -> DetectorSet:
+    """The built-in rows over this engine (`hyperscan` or `re2`), and a tenant's own detectors.
+
+    Raises `ConfigurationError`.
+    """
+    if own is None or not (own.patterns or own.dictionaries or own.raised):
+        return DetectorSet(RULES, engine, extra)
+    terms = TermIndex(own.dictionaries) if own.dictionaries else None
+    return DetectorSet(own_rules(own, RULES, engine), engine, extra, terms, own.sha256)

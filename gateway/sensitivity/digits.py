@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import re2
 
@@ -56,13 +57,11 @@ class NumberRow:
 
     def holds(self, window: Window, is_named: bool) -> bool:
         """Whether the window is such a number."""
-        if not self.fits(window):
-            return False
         if not (is_named and (self.named is None or self.named(window.digits))) and (
             self.form is None or not self.form(window)
         ):
             return False
-        return self.check(window.digits) and not numbers.in_uuid(window)
+        return self.fits(window) and self.check(window.digits) and not numbers.in_uuid(window)
 
     def __call__(self, view: View, start: int, end: int) -> Spans:
         """Spans of this row alone, as a detector row of its own would find them."""
@@ -84,6 +83,9 @@ _FOLD = bytes(
 )
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _KEYED = re.compile(r"[a-z][A-Z]")
+_KEY_SIGNS = frozenset("\"':=>")
+#: A day, with hours or not: the most frequent run of digits in logs, and no number of a person.
+_STAMP = re.compile(rb"(?:19|20)\d\d([-/.]?)[01]\d\1[0-3]\d(?:[ _-]?[0-2]\d(?:[.-]?[0-5]\d){0,2})?")
 
 
 def fold(text: str) -> bytes:
@@ -107,7 +109,8 @@ class NearWords:
 
     def __init__(self, lists: Sequence[tuple[str, ...]]) -> None:
         self._lists: dict[bytes, set[int]] = {}
-        ascii_words, others = set(), set()
+        ascii_words: set[str] = set()
+        others: set[str] = set()
         for index, words in enumerate(lists):
             for word in _as_seen(words):
                 (ascii_words if word.isascii() else others).add(word)
@@ -120,11 +123,20 @@ class NearWords:
         self._expression = re2.compile("|".join(part for part in parts).encode())
 
     def near(self, text: str) -> frozenset[int]:
-        """Indices of the lists that have a word in `text`. Keys such as `cardNumber` are read as words."""
+        """Indices of the lists that have a word in `text`. A key such as `cardNumber` at its end is words."""
         found = self._near(fold(text))
-        if not found and _KEYED.search(text) is not None:
+        if not found and not _KEY_SIGNS.isdisjoint(text[-3:]) and _KEYED.search(text) is not None:
             found = self._near(fold(_CAMEL.sub(" ", text)))
         return found
+
+    def beside(self, text: str, start: int, end: int) -> tuple[frozenset[int], frozenset[int]]:
+        """The same for what stands shortly before `start` and shortly behind `end`."""
+        before, after = text[max(0, start - CONTEXT_BEFORE) : start], text[end : end + CONTEXT_AFTER]
+        if self._expression.search(fold(before + "\n" + after)) is None and (
+            _KEY_SIGNS.isdisjoint(before[-3:]) or _KEYED.search(before) is None
+        ):
+            return _NONE, _NONE  # by far the most frequent answer, with one search
+        return self.near(before), self.near(after)
 
     def _near(self, data: bytes) -> frozenset[int]:
         if self._expression.search(data) is None:
@@ -136,10 +148,14 @@ class NearWords:
 
 
 _NONE: frozenset[int] = frozenset()
+#: First and last group of a window, its digits, rows that know it by any form, rows that know its form.
+_Place = tuple[int, int, int, tuple[int, ...], tuple[int, ...]]
+#: Groups of a run whose windows are planned, and plans that are kept.
+_PLANNED, _PLAN_BOUND = 12, 4096
 
 
 class NumberReader:
-    """All number rows over one pattern. Immutable."""
+    """All number rows over one pattern. Immutable but for the plans that it keeps."""
 
     def __init__(self, rules: Sequence[Rule | _Alone]) -> None:
         self._rules = [(rule, rule.examine) for rule in rules if isinstance(rule.examine, NumberRow)]
@@ -147,6 +163,7 @@ class NumberReader:
         self._any_shape: dict[int, list[int]] = {}
         self._by_shape: dict[tuple[int, ...], list[int]] = {}
         self._by_length: dict[int, list[int]] = {}
+        self._plans: dict[tuple[int, ...], tuple[_Place, ...]] = {}
         for index, (_, row) in enumerate(self._rules):
             for length in row.lengths:
                 self._by_length.setdefault(length, []).append(index)
@@ -158,28 +175,68 @@ class NumberReader:
             for shape in row.shapes or ():
                 self._by_shape.setdefault(shape, []).append(index)
 
-    def read(self, view: View, start: int, end: int, work: Work) -> Iterator[tuple[object, int, int]]:
+    def read(self, view: View, start: int, end: int, work: Work) -> Iterator[tuple[Any, int, int]]:
         """(rule, first, last) of every number in the candidate `start:end`."""
-        text = view.text
-        before = self._near.near(text[max(0, start - CONTEXT_BEFORE) : start])
-        after = self._near.near(text[end : end + CONTEXT_AFTER])
-        length = end - start
-        if not before and not after and length <= MOST and view.data[start:end].isdigit():
+        text, length = view.text, end - start
+        segment = view.data[start:end]
+        if length < 20 and _STAMP.fullmatch(segment) is not None:
+            return
+        before, after = self._near.beside(text, start, end)
+        if not before and not after and length <= MOST and segment.isdigit():
             # One group and no word near: by far the most frequent candidate.
-            if length not in self._any_shape and (length,) not in self._by_shape:
-                return
-            if not any(
+            asked = self._any_shape.get(length, ())
+            if (length,) not in self._by_shape and not any(
                 quick is None or quick(text[start:end])
-                for quick in (self._rules[index][1].quick for index in self._any_shape.get(length, ()))
-            ) and (length,) not in self._by_shape:
+                for quick in [self._rules[index][1].quick for index in asked]
+            ):
                 return
-        work.spend(length >> 3)
+        work.spend((length >> 3) + (3 if before or after else 0))
+        spans = numbers.groups(view.data, start, end)
+        if not before and not after and len(spans) <= _PLANNED:
+            plan = self._plan(tuple([last - first for first, last in spans]))
+            if plan:
+                yield from self._planned(numbers.read_run(view, start, end), plan, work)
+            return
         run = numbers.read_run(view, start, end)
         yield from self._windows(run, before, after, work)
 
+    def _plan(self, sizes: tuple[int, ...]) -> tuple[_Place, ...]:
+        """Windows over groups of these sizes that some row knows by their form. The same sizes come again
+        and again (times, amounts), so the answer is kept, up to a bound."""
+        plan = self._plans.get(sizes)
+        if plan is None:
+            places: list[_Place] = []
+            for first in range(len(sizes)):
+                length = 0
+                for last in range(first, len(sizes)):
+                    length += sizes[last]
+                    if length > MOST:
+                        break
+                    free = tuple(self._any_shape.get(length, ()))
+                    shaped = tuple(self._by_shape.get(sizes[first : last + 1], ()))
+                    if free or shaped:
+                        places.append((first, last, length, free, shaped))
+            plan = tuple(places)
+            if len(self._plans) < _PLAN_BOUND:
+                self._plans[sizes] = plan
+        return plan
+
+    def _planned(self, run: Run, plan: tuple[_Place, ...], work: Work) -> Iterator[tuple[Any, int, int]]:
+        rules = self._rules
+        for first, last, length, free, shaped in plan:
+            if first and not _may_begin(run, first):
+                continue
+            count = run.counts[first]
+            digits = run.digits[count : count + length]
+            asked = [index for index in free if (quick := rules[index][1].quick) is None or quick(digits)]
+            asked += shaped
+            if asked:
+                work.spend(1)
+                yield from self._ask(Window(run, first, last, digits), length, asked, _NONE, work)
+
     def _windows(
         self, run: Run, before: frozenset[int], after: frozenset[int], work: Work
-    ) -> Iterator[tuple[object, int, int]]:
+    ) -> Iterator[tuple[Any, int, int]]:
         counts, sizes, total = run.counts, run.sizes, len(run.sizes)
         any_shape, by_shape = self._any_shape, self._by_shape
         for first in range(total):
@@ -214,7 +271,7 @@ class NumberReader:
 
     def _ask(
         self, window: Window, length: int, asked: list[int], near: frozenset[int], work: Work
-    ) -> Iterator[tuple[object, int, int]]:
+    ) -> Iterator[tuple[Any, int, int]]:
         indices = asked if not near else [i for i in self._by_length.get(length, ()) if i in near or i in asked]
         for index in indices:
             rule, row = self._rules[index]

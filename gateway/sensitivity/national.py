@@ -189,7 +189,8 @@ _DIGITS: tuple[tuple[str, tuple[int, ...], Check, tuple[str, ...]], ...] = (
         lambda digits: digits[0] in "12" and bool(luhn.is_valid("80840" + digits)),
         ("npi", "provider", "national provider", "prescriber", "physician", "provider id"),
     ),
-    ("za-id", (13,), za_idnr.is_valid, ("id number", "sa id", "south african id", "identity number", "rsa id")),
+    ("za-id", (13,), za_idnr.is_valid, ("id number", "sa id", "south african"
+        " id", "identity number", "rsa id")),
 )
 
 #: Numbers whose usual grouping and check are proof enough without a word: (kind, grouping, separators).
@@ -349,7 +350,7 @@ _LETTERED: tuple[tuple[str, Label, bytes, Check, tuple[str, ...], str], ...] = (
         _SIGNS,
     ),
     (
-        "pt-cc", _PII, rb"[0-9]{8}[ ]?[0-9][ ]?[A-Z0-9]{2}[0-9]", cc.is_valid,
+        "pt-cc", _PII, rb"[0-9]{8}[ ]?[0-9][ ]?[A-Z][A-Z0-9][0-9]", cc.is_valid,
         ("cartao de cidadao", "cidadao", "cc"), _SIGNS,
     ),
     (

@@ -116,12 +116,17 @@ class Window:
         return self.run.view.text[self.end : self.run.spans[self.last + 1][0]]
 
 
+def groups(data: bytes, start: int, end: int) -> list[tuple[int, int]]:
+    """Places of the groups of digits in `start:end`."""
+    return [match.span() for match in _GROUP.finditer(data, start, end)]
+
+
 def read_run(view: View, start: int, end: int) -> Run:
     """Groups of the candidate `start:end`. Kept with the view, because several rules ask for the same."""
     known = view.memo.get(start)
     if isinstance(known, Run):
         return known
-    spans = [match.span() for match in _GROUP.finditer(view.data, start, end)]
+    spans = groups(view.data, start, end)
     sizes = [last - first for first, last in spans]
     counts = [0, *accumulate(sizes)]
     ending = {count: group for group, count in enumerate(counts[1:])}

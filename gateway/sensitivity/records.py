@@ -27,7 +27,8 @@ from gateway.sensitivity.views import View
 
 #: What may stand between a name and its number: a word for number, a sign, a verb.
 _IS = (
-    rb"(?:[ _-]?(?:no|nr|num|number|numero|nummer|numer|num\?ro|id|ref|reference|code|card|details|data|info|#))?"
+    rb"(?:[ _-]?(?:no|nr|num|number|numero|nummer|numer|num\?ro|id|ref|reference|code|card|details|data"
+    rb"|info|#))?"
     rb"\.?[\"'\])>]{0,3}[ \t]*"
     rb"(?:is|was|reads|ist|lautet|est|es|e'?|:=|:|=>|=|#|,|with|-)?[ \t]*"
     rb"(?:number|no\.?|nr\.?|id|num|value|n\?|\")?[ \t]*[:=]?[ \t\"'#(<\[*]*"
@@ -47,7 +48,8 @@ def after_word(least_digits: int, most_letters: int = 6) -> Examine:
         letters = sum(map(str.isalpha, text))
         if digits < least_digits or letters > most_letters or is_word_byte(view.data, end):
             return
-        if len(set(text) & set("0123456789")) > 1 and not _MONEY.match(view.text, end) and not _DAY.match(text):
+        is_varied = len(set(text) & set("0123456789")) > 1
+        if is_varied and not _MONEY.match(view.text, end) and not _DAY.match(text):
             yield start, end
 
     return examine
@@ -57,54 +59,78 @@ _MONEY = re.compile(r" ?(?:%|€|\$|£|USD|EUR|GBP|CHF|euros?|dollars?|kr\b|,\d\
 _DAY = re.compile(r"(?:19|20)\d\d-[01]\d-[0-3]\d|[0-3]?\d[./-][01]?\d[./-](?:19|20)\d\d")
 
 _TOKEN = rb"[A-Z]{0,6}[-_/. ]?[0-9][0-9A-Z]*(?:[-_/.]?[0-9A-Z]+)*"
-_PLAIN = rb"[A-Z]{0,4}[0-9][0-9A-Z]*(?:[- ][0-9]+)*"
+_PASSPORT_NUMBER = (
+    rb"[A-Z]{0,3}(?:-[A-Z]{1,2}-)?[ ]?[0-9]{5,9}[A-Z0-9]{0,2}|[CFGHJKLMNPRTVWXYZ0-9]{9}"
+)
+_ACCOUNT_NUMBER = rb"[A-Z]{0,12}[0-9](?:[ -]?[0-9]){4,17}[A-Z]{0,2}"
 
 _PASSPORT = (
-    rb"passports?|pass(?:nummer|nr)|reisepass(?:nummer|nr)?|passeport|pasaporte|passaporto|passaporte|paspoort(?:nummer)?"
-    rb"|paszport|personalausweis(?:nummer|nr)?|ausweis(?:nummer|nr)?|carte d'identite|identity card|id[- ]card"
+    rb"passports?|pass(?:nummer|nr)|reisepass(?:nummer|nr)?|passeport|pasaporte|passaporto|passaporte"
+    rb"|paspoort(?:nummer)?"
+    rb"|paszport|personalausweis(?:nummer|nr)?|ausweis(?:nummer|nr)?|carte d'identite|identity card"
+    rb"|id[- ]card"
     rb"|carta d'identita|identiteitskaart|dowod(?: osobisty)?|travel document"
 )
 _LICENCE = (
-    rb"driv(?:er|ing)(?:'?s)?[ _-]?licen[cs]e|license|licence|dl|fuhrerschein(?:nummer|nr)?|fuehrerschein(?:nummer)?"
+    rb"driv(?:er|ing)(?:'?s)?[ _-]?licen[cs]e|license|licence|dl|fuhrerschein(?:nummer|nr)?"
+    rb"|fuehrerschein(?:nummer)?"
     rb"|permis de conduire|carnet de conducir|permiso de conducir|licencia de conducir|patente(?: di guida)?"
     rb"|carta de conducao|cnh|rijbewijs(?:nummer)?"
 )
 _ACCOUNT = (
     rb"(?:bank|checking|savings|current|deposit|giro|brokerage|loan|mortgage|personal|member|beneficiary)"
     rb" (?:account|acct)|account[ _-]?(?:no|nr|num|number|id)|acct(?:[ _.-]?(?:no|nr|num|number))?|a/c"
-    rb"|konto(?:nummer|nr)|bankverbindung|numero de compte|compte(?: bancaire)?|numero de cuenta|cuenta(?: bancaria)?"
-    rb"|conto(?: corrente)?|numero di conto|conta(?: corrente| bancaria| poupanca)?|rekening(?:nummer)?|bankrekening"
+    rb"|konto(?:nummer|nr)|bankverbindung|numero de compte|compte(?: bancaire)?|numero de cuenta"
+    rb"|cuenta(?: bancaria)?"
+    rb"|conto(?: corrente)?|numero di conto|conta(?: corrente| bancaria| poupanca)?|rekening(?:nummer)?"
+    rb"|bankrekening"
     rb"|numer konta|sort code"
 )
 _HEALTH = (
-    rb"mrn|medical[ _-]record(?: number)?|medical file|patient[ _-]?(?:id|number|no|identifier|ref)|patient mrn"
+    rb"mrn|medical[ _-]record(?: number)?|medical file|patient[ _-]?(?:id|number|no|identifier|ref)"
+    rb"|patient mrn"
     rb"|health record|hospital number|member[ _-]?id|health (?:plan|insurance|card)(?: number)?|chart number"
-    rb"|patienten(?:nummer|nr|-id)|fallnummer|krankenversicherten(?:nummer)?|krankenkassen?nummer|versichertennummer"
+    rb"|patienten(?:nummer|nr|-id)|fallnummer|krankenversicherten(?:nummer)?|krankenkassen?nummer"
+    rb"|versichertennummer"
     rb"|numero de patient|dossier medical|num(?:ero)? de dossier|historia clinica|numero de historia|nhc"
-    rb"|cartella clinica|numero paziente|prontuario(?: medico)?|numero de utente|patientnummer|patient(?:en)?nummer"
-    rb"|medicare(?: (?:number|id|no))?|medicaid|nhs (?:no|number)|mbi|subscriber id|rx number|prescription number"
+    rb"|cartella clinica|numero paziente|prontuario(?: medico)?|numero de utente|patientnummer"
+    rb"|patient(?:en)?nummer"
+    rb"|medicare(?: (?:number|id|no))?|medicaid|nhs (?:no|number)|mbi|subscriber id|rx number"
+    rb"|prescription number"
     rb"|pid"
 )
 _POLICY = (
-    rb"(?:insurance )?policy[ _-]?(?:no|nr|num|number|id|holder id)|policyholder(?: id)?|claim[ _-]?(?:no|nr|num|number|id)"
+    rb"(?:insurance )?policy[ _-]?(?:no|nr|num|number|id|holder id)|policyholder(?: id)?"
+    rb"|claim[ _-]?(?:no|nr|num|number|id)"
     rb"|insurance (?:no|number|id|code|policy(?: (?:no|number))?)|versicherungs(?:schein|policen)?nummer"
     rb"|versicherungsschein|policennummer|police(?:n)?nr|schaden(?:s|fall)?(?:nummer|nr)|numero de police"
-    rb"|numero de contrat|numero de sinistre|contrat n\??|numero de poliza|poliza(?: n\??)?|numero de siniestro|siniestro"
+    rb"|numero de contrat|numero de sinistre|contrat n\??|numero de poliza|poliza(?: n\??)?"
+    rb"|numero de siniestro|siniestro"
     rb"|numero di polizza|polizza(?: n\??)?|numero di sinistro|numero da apolice|apolice(?: n\??)?|sinistro"
     rb"|polis(?:nummer)?|schadenummer"
 )
 _PERSON = (
-    rb"(?:employee|customer|client|student|user|tribal|voter|case|member|staff|badge|taxpayer|citizen|national|personal"
-    rb"|identification|suspect|registration|beneficiary|subscriber|system)[ _-]?(?:identification )?(?:id|number|no)"
-    rb"(?: number| no)?|id (?:number|no)|voter id|identification number|personalnummer|kundennummer|kunden-?nr"
+    rb"(?:employee|customer|client|student|user|tribal|voter|case|member|staff|badge|taxpayer|citizen"
+    rb"|national|personal"
+    rb"|identification|suspect|registration|beneficiary|subscriber"
+    rb"|system)[ _-]?(?:identification )?(?:id|number|no)"
+    rb"(?: number| no)?|id (?:number|no)|voter id|identification number|personalnummer|kundennummer"
+    rb"|kunden-?nr"
     rb"|mitarbeiternummer|numero (?:de )?client|matricule|numero de cliente|numero de empleado|numero cliente"
-    rb"|matricola|numero de cliente|klantnummer|personeelsnummer|steuernummer|tax (?:id|number)|tin|ein|atin|vat (?:no|number)"
+    rb"|matricola|numero de cliente|klantnummer|personeelsnummer|steuernummer|tax (?:id|number)|tin|ein"
+    rb"|atin|vat (?:no|number)"
 )
-_BARE_POLICY = rb"(?i)(?:^|[^a-z])(?:policy|claim|police|polizze|poliza|polizza|apolice|polis|case|file)[ :#]+([A-Z]{1,4}[-/ ]?[0-9]{4,10})"
+_BARE_POLICY = (
+    rb"(?i)(?:^|[^a-z])(?:policy|claim|police|polizze|poliza|polizza|apolice|polis|case|file)[ :#]+"
+    rb"([A-Z]{1,4}[-/ ]?[0-9]{4,10})"
+)
 
 # --- Codes with a check --------------------------------------------------------------------------------
 
-_VIN = rb"(?i)[A-HJ-NPR-Z0-9]{3}[ -]?[A-HJ-NPR-Z0-9]{5}[ -]?[0-9X][ -]?[A-HJ-NPR-Z0-9]{2}[ -]?[A-HJ-NPR-Z0-9]{2}[0-9]{4}"
+_VIN = (
+    rb"(?i)[A-HJ-NPR-Z0-9]{3}[ -]?[A-HJ-NPR-Z0-9]{5}[ -]?[0-9X][ -]?[A-HJ-NPR-Z0-9]{2}[ -]?"
+    rb"[A-HJ-NPR-Z0-9]{2}[0-9]{4}"
+)
 _VIN_WORDS = Words(
     "vin", "vehicle", "chassis", "fahrgestell(?:nummer)?", "fin", "fahrzeug", "vehicule", "bastidor", "telaio",
     "vehiculo", "chassi", "veicolo", "car",
@@ -164,7 +190,8 @@ def entity_codes(view: View, start: int, end: int) -> Spans:
 _BIC = rb"\b[A-Z]{6}[A-Z0-9]{2}(?:[A-Z0-9]{3})?\b"
 _BIC_WORDS = Words("bic", "swift", r"bic/swift", "swift[ -]?code")
 _ACCOUNT_NEAR = re.compile(
-    r"(?i)(?:\b(?:account|acct|a/c|konto|kontonummer|compte|cuenta|conto|conta|rekening|beneficiary)\b|口座|账号|계좌)"
+    r"(?i)(?:\b(?:account|acct|a/c|konto|kontonummer|compte|cuenta|conto|conta|rekening|beneficiary)\b"
+    r"|口座|账号|계좌)"
     r"[^0-9\n]{0,24}([0-9][0-9 -]{5,20}[0-9])"
 )
 
@@ -223,17 +250,23 @@ _MBI_WORDS = Words("mbi", "medicare", "beneficiary", "member", "patient")
 
 # --- Messages of the trades ----------------------------------------------------------------------------
 
-_SWIFT_FIELD = rb"(?:^|[\n}]):?:(?:5[0-9][A-Z]?|25[A-Z]?|97[A-Z]):{1,2}(?:[A-Z]{4}//)?/{0,2}(?:[CD]/)?([A-Z0-9][A-Z0-9 -]{4,33})"
+_SWIFT_FIELD = (
+    rb"(?:^|[\n}]):?:(?:5[0-9][A-Z]?|25[A-Z]?|97[A-Z]):{1,2}(?:[A-Z]{4}//)?/{0,2}(?:[CD]/)?"
+    rb"([A-Z0-9][A-Z0-9 -]{4,33})"
+)
 _SWIFT_PARTY = rb":5[0-9][A-Z]?:/?/?([A-Z0-9]{5,34})"
 _HL7 = rb"(?:^|[\r\n\"\\n])PID\|[0-9]*\|([^\r\n]{8,})"
 _FHIR = (
-    rb"\"resourceType\"\s*:\s*\"(Patient|RelatedPerson|Observation|Condition|MedicationRequest|MedicationStatement|Encounter"
-    rb"|DiagnosticReport|AllergyIntolerance|Immunization|Procedure|Coverage|Claim|ExplanationOfBenefit|CarePlan"
+    rb"\"resourceType\"\s*:\s*\"(Patient|RelatedPerson|Observation|Condition|MedicationRequest"
+    rb"|MedicationStatement|Encounter"
+    rb"|DiagnosticReport|AllergyIntolerance|Immunization|Procedure|Coverage|Claim|ExplanationOfBenefit"
+    rb"|CarePlan"
     rb"|ServiceRequest|Specimen|FamilyMemberHistory|DocumentReference|Person)\""
 )
 _FHIR_PERSON = re.compile(rb"\"(?:family|birthDate|identifier|subject|patient|beneficiary|telecom)\"")
 _FHIR_VALUE = (
-    rb"(?i)\"system\"\s*:\s*\"[^\"]*(?:us-ssn|mrn|medical-record|nhs-number|patient|insur|subscriber|passport|drivers?-?lic"
+    rb"(?i)\"system\"\s*:\s*\"[^\"]*(?:us-ssn|mrn|medical-record|nhs-number|patient|insur|subscriber"
+    rb"|passport|drivers?-?lic"
     rb"|sid/[a-z-]+)[^\"]*\"\s*,\s*\"value\"\s*:\s*\"([^\"]{4,40})\""
 )
 
@@ -260,9 +293,9 @@ _PII, _FIN, _PHI = restricted(Tag.PII), restricted(Tag.FIN), restricted(Tag.PHI,
 _HR: Label = confidential(Tag.PII)
 
 RULES: tuple[Rule, ...] = (
-    Rule("passport", 2, _PII, _after(_PASSPORT, rb"[A-Z]{0,3}(?:-[A-Z]{1,2}-)?[ ]?[0-9]{5,9}[A-Z0-9]{0,2}|[CFGHJKLMNPRTVWXYZ0-9]{9}"), after_word(3)),
+    Rule("passport", 2, _PII, _after(_PASSPORT, _PASSPORT_NUMBER), after_word(3)),
     Rule("driving-licence", 1, _PII, _after(_LICENCE, _TOKEN), after_word(5, 8)),
-    Rule("bank-account", 2, _FIN, _after(_ACCOUNT, rb"[A-Z]{0,12}[0-9](?:[ -]?[0-9]){4,17}[A-Z]{0,2}"), after_word(6, 14)),
+    Rule("bank-account", 2, _FIN, _after(_ACCOUNT, _ACCOUNT_NUMBER), after_word(6, 14)),
     Rule("health-record", 2, _PHI, _after(_HEALTH, _TOKEN), after_word(4)),
     Rule("policy-number", 1, restricted(Tag.PII, Tag.FIN), _after(_POLICY, _TOKEN), after_word(4)),
     Rule("policy-number", 1, confidential(Tag.PII), _BARE_POLICY, after_word(4)),

@@ -23,13 +23,15 @@ Examine = Callable[[View, int, int], Spans]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One row. `kind` is a closed kebab-case word; `version` rises when a row may decide differently."""
+    """One row. `kind` is a closed kebab-case word; `version` rises when a row may decide differently.
+    `at_least`: findings in one text below which there is none."""
 
     kind: str
     version: int
     label: Label
     pattern: bytes
     examine: Examine
+    at_least: int = 1
 
     @property
     def identity(self) -> str:

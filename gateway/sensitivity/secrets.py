@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import re
 from collections.abc import Callable
 
@@ -20,11 +21,17 @@ from gateway.sensitivity.views import View
 
 _SECRET = restricted(Tag.SECRET)
 _PLACEHOLDER = re.compile(
-    rb"(?i)x{4,}|\*{3,}|\.{3,}|_{4,}|-{4,}|0{8,}|1234567890|abcdefgh|your[_-]|example|placeholder|change[_-]?me"
+    rb"(?i)x{4,}|\*{3,}|\.{3,}|_{4,}|-{4,}|0{8,}|1234567890|abcdefgh|your[_-]|example|placeholder"
+    rb"|change[_-]?me"
     rb"|redacted|dummy|sample|insert|replace|todo|here$"
 )
 #: The same without words that a long random value may hold by chance.
 _MASKED = re.compile(rb"(?i)x{6,}|\*{3,}|\.{4,}|0{12,}|your[_-]|placeholder|changeme|redacted")
+
+
+def is_masked(value: bytes) -> bool:
+    """Whether the value is a placeholder."""
+    return _MASKED.search(value) is not None or b"${" in value or b"{{" in value or b"<" in value
 
 
 def looks_random(value: bytes) -> bool:
@@ -115,7 +122,8 @@ def basic_credentials(view: View, start: int, end: int) -> Spans:
 
 URL_PASSWORD = rb"[A-Za-z][A-Za-z0-9+.-]+://[^\s:/@\"'<>?#]*:([^\s@\"'<>/]+)@[A-Za-z0-9\[]"
 ASSIGNMENT = (
-    rb"(?i)(?:passw(?:or)?d|passwort|kennwort|contrase(?:n|\?)a|mot_?de_?passe|passphrase|pwd|secret|api[_-]?key"
+    rb"(?i)(?:passw(?:or)?d|passwort|kennwort|contrase(?:n|\?)a|mot_?de_?passe|passphrase|pwd|secret"
+    rb"|api[_-]?key"
     rb"|apikey|access[_-]?token|auth[_-]?token|refresh[_-]?token|secret[_-]?key|signing[_-]?key"
     rb"|encryption[_-]?key|private[_-]?key|account[_-]?key|credentials?|token)(?:[_-]?[0-9])?"
     rb"[\"'`]?[ \t]*(?::=|=>|[:=])[ \t]*[\"'`]?([^\s\"'`,;<>(){}\[\]|&]{8,})"
@@ -164,12 +172,22 @@ def assigned_secrets(view: View, start: int, end: int) -> Spans:
 
 #: A word for password and the rest of its sentence.
 SPOKEN = (
-    rb"(?i)\b(?:passwords?|passwd|passphrase|passcode|passwort|kennwort|contrasena|mot de passe|senha"
-    rb"|wachtwoord|login|credentials)\b([^\r\n]{6,80})"
+    rb"(?i)\b(?:passwords?|passwd|passphrase|passcode|passwort|passworter|kennwort|contrasena|clave"
+    rb"|mot de passe|mdp"
+    rb"|senha|palavra-passe|wachtwoord|parola d'ordine|parola chiave|haslo|losenord|adgangskode|passord"
+    rb"|salasana|pwd"
+    rb"|login|credentials)\b([^\r\n]{6,80})"
 )
 _TOKEN = re.compile(rb"[^\s\"'`<>,;]{6,}")
 _NOT_SPOKEN = re.compile(rb"[(\[/]")
 _SIGNS = frozenset(b"!@#$%^&*+=?~")
+
+
+def _is_mixed(value: bytes) -> bool:
+    """Whether a quoted word has a digit, a sign or a capital inside, and is no placeholder."""
+    if _PLACEHOLDER.search(value) or _REFERENCE.search(value):
+        return False
+    return re.search(rb"[0-9!@#$%^&*?]|[a-z][A-Z]", value) is not None
 
 
 def _is_password(value: bytes) -> bool:
@@ -187,12 +205,108 @@ def _is_password(value: bytes) -> bool:
     )
 
 
+def _is_signed_word(value: bytes) -> bool:
+    """Whether a word is made of two words and a sign: `KnightRider!`, `Start@2025`."""
+    body = value.rstrip(b"!#$%*?")
+    return (
+        len(value) > 6
+        and len(body) < len(value)
+        and re.fullmatch(rb"[A-Za-z0-9_@&+-]+", body) is not None
+        and re.search(rb"[a-z][A-Z]|[0-9@&]", body) is not None
+    )
+
+
+#: Directly behind the word, in quotes or not.
+_QUOTED = re.compile(rb"^[ :=]*(?:is|was|ist|lautet|war|est|es|e'?|of)?[ :=]*([\"'`])([^\"'`\s]{6,40})\1")
+
+
 def spoken_passwords(view: View, start: int, end: int) -> Spans:
-    """Words behind `password` in a sentence that look like one."""
+    """Words behind `password` in a sentence that look like one, and what stands there in quotes."""
+    quoted = _QUOTED.match(view.data[start:end])
+    if quoted is not None and _is_mixed(quoted[2]):
+        yield start + quoted.start(2), start + quoted.end(2)
+        return
     for match in _TOKEN.finditer(view.data, start, end):
         value = match[0].rstrip(b".,:!?)")
-        if len(value) > 5 and _is_password(match[0].rstrip(b".,:)")):
+        value = match[0].rstrip(b".,:)")
+        if len(value) > 5 and (_is_password(value) or _is_signed_word(value)):
             yield match.start(), match.end()
+
+
+#: A word for a code that opens something, a verb, and the code; group 1.
+ACCESS_CODE = (
+    rb"(?i)\b(?:(?:access|door|entry|gate|alarm|security|safe|vault|lock|unlock|entrance|building|garage"
+    rb"|verification"
+    rb"|one[- ]time|otp|2fa|mfa|recovery|backup)[ -]?(?:code|pin|combination|passcode)"
+    rb"|pin(?:[ -]?(?:code|number|nummer))?"
+    rb"|passcode|zugangscode|zutrittscode|tur[- ]?code|turkode|zahlencode|geheimzahl|code d'?(?:acces|entree)"
+    rb"|code (?:de (?:la )?porte|secret|pin|confidentiel)|digicode|codigo (?:de (?:acceso|entrada"
+    rb"|la puerta|seguridad)|pin)"
+    rb"|clave (?:de acceso|secreta)|codice (?:di accesso|segreto|pin|di sicurezza|della porta)|combinazione"
+    rb"|codigo de (?:acesso|seguranca)|senha (?:de acesso|do cofre)|toegangscode|deurcode|pincode|kod dostepu"
+    rb"|combination)\b([^\r\n.!?]{1,60})"
+)
+_CODE = re.compile(rb"(?i)(?:\b(?:is|ist|lautet|est|es|e'?|=|:|is:|nu|to|wird|sera|sara|are)"
+    rb"|[:=]) *[\"'`]?([A-Z]{0,2}[0-9][0-9A-Z#*-]{3,11})(?![0-9A-Z])")
+
+
+def access_codes(view: View, start: int, end: int) -> Spans:
+    """The code in a sentence that tells the code of a door, a card or a second factor."""
+    match = _CODE.search(view.data, start, end)
+    if match is not None and not re.fullmatch(rb"(?:19|20)\d\d", match[1]):
+        yield match.span(1)
+
+
+#: A mail address or user name, a slash or colon, and a password, as lists of credentials print them.
+CREDENTIAL_PAIR = (
+    rb"[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,}(?: ?[/:|] ?|[ ]+and[ ]+)([^\s\"'<>,;]{6,40})"
+)
+
+
+def credential_pairs(view: View, start: int, end: int) -> Spans:
+    """The password behind a mail address."""
+    value = view.data[start:end].rstrip(b".,:;)")
+    if _is_password(value) or _is_signed_word(value):
+        yield start, start + len(value)
+
+
+#: A drawn token with no prefix behind a word such as key or token; group 1.
+DRAWN = (
+    rb"(?i)(?:key|token|secret|credential|auth|signature|bearer|hmac|salt|seed|webhook|session|cookie"
+    rb"|jwt|pass)[a-z0-9_-]*"
+    rb"[\"'` ]{0,3}(?::=|=>|[=:]|\bis\b|\blautet\b|\best\b|\bes\b)[\"'` ]{0,3}([A-Za-z0-9+/_=.~-]{20,})"
+)
+_HEXADECIMAL = re.compile(rb"(?:0x)?[0-9a-fA-F]+")
+_IDENTIFIER_NAME = re.compile(
+    rb"(?i)(?:commit|sha|hash|digest|checksum|etag|integrity|public|fingerprint|thumbprint|id|uuid|guid"
+    rb"|ref|version"
+    rb"|primary|foreign|sort|partition|idempotency|cache|trace|span)[a-z0-9_-]*[\"'` ]{0,3}(?::=|=>|[=:]"
+    rb"|\bis\b)"
+)
+
+
+def entropy(value: bytes) -> float:
+    """Bits per byte of the value's own distribution (Shannon)."""
+    return -sum(
+        share * math.log2(share) for share in (value.count(byte) / len(value) for byte in set(value))
+    )
+
+
+def drawn_tokens(view: View, start: int, end: int) -> Spans:
+    """A long value of high entropy behind a word for secret. Hashes and UUIDs are left to their names."""
+    value = view.data[start:end].rstrip(b".")
+    if is_masked(value) or _REFERENCE.search(value) or _CODE_NAME.match(value) or value.count(b".") > 2:
+        return
+    before = view.data[max(0, start - 48) : start]
+    if _IDENTIFIER_NAME.search(before) and not re.search(rb"(?i)secret|api|private|token", before):
+        return
+    is_hex = _HEXADECIMAL.fullmatch(value) is not None
+    classes = sum(bool(re.search(group, value)) for group in (rb"[a-z]", rb"[A-Z]", rb"[0-9]"))
+    if is_hex and len(value) >= 32 and entropy(value) > 3.0:
+        yield start, start + len(value)
+    elif not is_hex and classes == 3 and entropy(value) > 3.6:
+        if not is_documented("aws-secret-access-key", value.decode("ascii")):
+            yield start, start + len(value)
 
 
 def _row(kind: str, pattern: bytes, skip: int, make: Callable[[str, int], Examine] = prefixed) -> Rule:
@@ -273,6 +387,9 @@ RULES: tuple[Rule, ...] = (
     _row("fly-token", rb"fo1_[A-Za-z0-9_-]{43}", 4),
     _row("airtable-token", rb"pat[A-Za-z0-9]{14}\.[0-9a-f]{64}", 3),
     _row("notion-token", rb"(?:ntn|secret)_[A-Za-z0-9]{40,}", 4),
-    Rule("spoken-password", 1, _SECRET, SPOKEN, spoken_passwords),
+    Rule("access-code", 1, _SECRET, ACCESS_CODE, access_codes),
+    Rule("credential-pair", 1, _SECRET, CREDENTIAL_PAIR, credential_pairs),
+    Rule("spoken-password", 2, _SECRET, SPOKEN, spoken_passwords),
     Rule("assigned-secret", 1, _SECRET, ASSIGNMENT, assigned_secrets),
+    Rule("drawn-token", 1, _SECRET, DRAWN, drawn_tokens),
 )

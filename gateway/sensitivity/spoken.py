@@ -15,6 +15,7 @@ import re
 import re2
 
 from gateway.sensitivity.views import View, canonical, replaced
+from gateway.sensitivity.work import Work
 
 #: Fewest digits in words in a row.
 LEAST = 5
@@ -149,10 +150,13 @@ TRIGGER = rf"(?i)\b{_ONE}[ ,;.\n_/-]{{1,3}}{_ONE}\b".encode()
 _HITS = re2.compile(TRIGGER)
 _TOKEN = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*|\d+|(?:[^\w]|_)+")
 _BEFORE = re.compile(r"([^\W\d_]+(?:-[^\W\d_]+)*|[0-9]{1,4})[ \t,;./_|*-]{1,3}$")
-_CYRILLIC = re.compile(r"(?:(?:" + "|".join(w for w in _WORDS if not w.isascii()) + r")[ ,-]{1,2}){4,}")
+_CYRILLIC_WORDS = [word for word in _WORDS if not word.isascii() and "?" not in word and "ß" not in word]
+_CYRILLIC = re.compile(r"(?:(?:" + "|".join(_CYRILLIC_WORDS) + r")[ ,-]{1,2}){4,}")
 _SEPARATORS = frozenset(",;./_|*\n-")
 #: Stands for a hyphen inside a word.
 _JOINT = "+"
+#: Tokens of one row; a longer one is cut.
+_MOST_TOKENS = 400
 #: Most characters between two words of a row.
 _GAP = 4
 
@@ -186,6 +190,8 @@ def _tokens(text: str, start: int) -> tuple[list[str], list[tuple[int, int]]]:
     places: list[tuple[int, int]] = []
     for match in _TOKEN.finditer(text, start):
         token = match[0]
+        if len(words) > _MOST_TOKENS:
+            break
         if not token[0].isalnum():
             if len(token) > _GAP:
                 break
@@ -243,19 +249,20 @@ def _read(text: str, start: int) -> tuple[int, str] | None:
     return (end, "".join(pieces).strip(" -")) if count >= LEAST else None
 
 
-def in_digits(view: View) -> View | None:
+def in_digits(view: View, work: Work) -> View | None:
     """The view with rows of number words in digits, or None when it has none."""
     text = view.text
     pieces: list[tuple[int, int, str]] = []
     behind = 0
     starts = [match.start() for match in _HITS.finditer(view.data)]
-    if not view.text.isascii():
+    if not text.isascii() and sum(word in text for word in _CYRILLIC_WORDS) > 3:
         starts = sorted(starts + [match.start() for match in _CYRILLIC.finditer(text)])
     for hit in starts:
         if hit < behind:
             continue
         start = max(behind, _begin(text, hit))
         row = _read(text, start)
+        work.spend(2 + (row[0] - start >> 1 if row else 0))
         if row is None:
             behind = hit + 1
             continue

@@ -9,39 +9,47 @@ from __future__ import annotations
 
 import re
 
-from gateway.sensitivity.views import View, replaced
+import re2
 
-#: Thirteen and more single digits with signs between any two, or four groups of four.
+from gateway.sensitivity.views import View, replaced
+from gateway.sensitivity.work import Work
+
+#: Single digits with signs between any two, or groups of them.
 TRIGGER = (
-    rb"[0-9](?:[^0-9A-Za-z]{1,3}[0-9]){8,}|[0-9]{4}(?:[^0-9A-Za-z]{1,3}[0-9]{4}){3}"
+    rb"[0-9](?:[^0-9A-Za-z]{1,3}[0-9]){8,}|[0-9A-Za-z](?:[ ._-][0-9A-Za-z]){8,}|[0-9]{4}(?:[^0-9A-Za-z]{1,3}[0-9]{4}){3}"
     rb"|[0-9]{3}[^0-9A-Za-z]{1,3}[0-9]{2,3}[^0-9A-Za-z]{1,3}[0-9]{3,4}"
 )
-_SINGLE = re.compile(r"(?<![0-9A-Za-z])[0-9](?:[^0-9A-Za-z]{1,3}[0-9]){8,}(?![0-9])")
-_GROUPS = re.compile(r"(?<![0-9])[0-9]{2,6}(?:[^0-9A-Za-z]{1,3}[0-9]{2,6}){1,6}(?![0-9])")
-_USUAL = re.compile(r"[ \t\r\n._/-]{1,3}|[,;] ")
+_SINGLE = re2.compile(
+    rb"[0-9](?:[^0-9A-Za-z]{1,3}[0-9]){8,}|[0-9A-Za-z](?:[ ._-][0-9A-Za-z]){8,}"
+)
+_GROUPS = re2.compile(rb"[0-9]{2,6}(?:[^0-9A-Za-z]{1,3}[0-9]{2,6}){1,6}")
+_USUAL = re.compile(rb"[ \t\r\n._/-]{1,3}|[,;] |[:T]|\. ")
+_NO_SIGNS = re.compile(r"[^0-9A-Za-z]+")
+_BETWEEN = re.compile(rb"[^0-9]+")
 
 
-def joined(view: View) -> View | None:
+def joined(view: View, work: Work) -> View | None:
     """The view with single digits joined, and groups set apart by unusual signs set apart by a hyphen."""
-    text = view.text
+    text, data = view.text, view.data
     pieces: list[tuple[int, int, str]] = []
-    for match in _SINGLE.finditer(text):
-        pieces.append((*match.span(), re.sub(r"[^0-9]+", "", match[0])))
-    taken = {place for start, end, _ in pieces for place in (start, end - 1)}
-    for match in _GROUPS.finditer(text):
-        signs = set(re.findall(r"[^0-9]+", match[0]))
-        if match.start() in taken or match.end() - 1 in taken or all(map(_USUAL.fullmatch, signs)):
+    for match in _SINGLE.finditer(data):
+        work.spend(2)
+        start, end = match.span()
+        if not data[max(0, start - 1) : start].isalnum() and not data[end : end + 1].isalnum():
+            pieces.append((start, end, _NO_SIGNS.sub("", text[start:end])))
+    for match in _GROUPS.finditer(data):
+        work.spend(1)
+        start, end = match.span()
+        if all(map(_USUAL.fullmatch, _BETWEEN.findall(match.group()))):
             continue
-        pieces.append((*match.span(), re.sub(r"[^0-9]+", "-", match[0])))
-    if not pieces:
-        return None
+        if not data[max(0, start - 1) : start].isdigit() and not data[end : end + 1].isdigit():
+            pieces.append((start, end, re.sub(r"[^0-9]+", "-", text[start:end])))
     pieces.sort()
-    kept, behind = [], 0
+    kept: list[tuple[int, int, str]] = []
     for piece in pieces:
-        if piece[0] >= behind:
+        if not kept or piece[0] >= kept[-1][1]:
             kept.append(piece)
-            behind = piece[1]
-    return replaced(view, "joined", kept)
+    return replaced(view, "joined", kept) if kept else None
 
 
 #: Words that say that something is to be read backwards, in the languages of the product.
@@ -57,13 +65,13 @@ _LONG_WORD = re.compile(r"[^\s\"'<>()\[\]{},;]{6,}")
 _LETTERED_RUN = re.compile(r"[0-9A-Za-z](?: ?[0-9A-Za-z]){11,}")
 
 
-def reversed_runs(view: View) -> View | None:
+def reversed_runs(view: View, _work: Work) -> View | None:
     """The view with every run of digits backwards."""
     pieces = [(*match.span(), match[0][::-1]) for match in _RUN.finditer(view.text)]
     return replaced(view, "reversed", pieces) if pieces else None
 
 
-def reversed_words(view: View) -> View | None:
+def reversed_words(view: View, _work: Work) -> View | None:
     """The view with every long word backwards, and every run of letters and digits in groups."""
     text = view.text
     pieces = [

@@ -30,6 +30,8 @@ _INSERT = re2.compile(
 _TUPLE = re.compile(r"\s*,?\s*\(((?:'(?:[^'\\]|''|\\.)*'|\"[^\"]*\"|[^()'\"]){1,20000}+)\)")
 _CELL = re.compile(r"[ \t]*(?:N?'((?:[^'\\]|''|\\.)*+)'|\"((?:[^\"]|\"\")*+)\"|([^,]*+))[ \t]*(?:,|$)")
 
+#: A longer line is prose.
+MAX_HEAD_CHARACTERS = 4096
 #: Words of heads, besides those of the number rows, whose cells are to be read with their head.
 _WORDS = (
     "account", "account number", "acct", "acct no", "accountno", "konto", "kontonummer", "compte", "cuenta",
@@ -128,7 +130,8 @@ class Tables:
         text = view.text
         found: list[tuple[int, Iterator[tuple[int, int, str]]]] = []
         for match in _HEADS.finditer(view.data):
-            found.append((match.start(), self._table(text, *match.span())))
+            if match.end() - match.start() <= MAX_HEAD_CHARACTERS:
+                found.append((match.start(), self._table(text, *match.span())))
         for match in _INSERT.finditer(view.data):
             group = 1 if match.start(1) >= 0 else 2
             names = _columns(text[match.start(group) : match.end(group)])
@@ -143,7 +146,7 @@ class Tables:
                 if piece[0] >= behind and piece[1] > piece[0]:
                     pieces.append(piece)
                     behind = piece[1]
-        return replaced(view, "table", pieces) if pieces else None
+        return replaced(view, "table", pieces, around=0) if pieces else None
 
     def _copied(self, text: str, names: list[str], place: int) -> Iterator[tuple[int, int, str]]:
         """Pieces of the tab-separated rows of PostgreSQL's COPY."""

@@ -20,6 +20,8 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
+from gateway.sensitivity.work import Work
+
 #: Longest replacement of one character (U+FDFA decomposes to 18; more is cut by no known character).
 MAX_EXPANSION = 18
 #: Entries of the character table that are kept; more are computed anew each time.
@@ -220,16 +222,16 @@ def _unescape_one(match: re.Match[str]) -> str:
     return _SIMPLE.get(kind, kind)
 
 
-def unescaped(view: View) -> View:
+def unescaped(view: View, work: Work | None = None) -> View:
     """View with one layer of escapes undone. Source: RFC 8259 §7, RFC 3986 §2.1, HTML §13.5,
     RFC 2045 §6.7."""
-    source = view.text
-    text = _ESCAPE.sub(_unescape_one, source)
-
-    def pieces() -> Iterator[tuple[int, int, int]]:
-        return ((*match.span(), len(_unescape_one(match))) for match in _ESCAPE.finditer(source))
-
-    return canonical(text, "unescaped", View(text, "unescaped", _OffsetMap(pieces, view.origin).origin))
+    pieces: list[tuple[int, int, str]] = []
+    for match in _ESCAPE.finditer(view.text):
+        pieces.append((*match.span(), _unescape_one(match)))
+        if work is not None and len(pieces) & 15 == 0:
+            work.spend(8)
+    inner = replaced(view, "unescaped", pieces, around=4 * AROUND)
+    return canonical(inner.text, "unescaped", inner)
 
 
 _TAGS = re.compile("[\U000e0020-\U000e007e]")
@@ -244,15 +246,27 @@ def hidden_tags(text: str) -> View | None:
     return View("".join(chr(ord(text[place]) - 0xE0000) for place in places), "tags", lambda _s, _e: span)
 
 
-def replaced(view: View, step: str, pieces: list[tuple[int, int, str]]) -> View:
-    """The view with pieces (start, end, new text), in order and apart, in place of what stood there."""
-    text, parts, behind = view.text, [], 0
+#: Characters kept on both sides of what a view changes: more than any context words need.
+AROUND = 128
+_ELIDED = "\n" * 4
+
+
+def replaced(view: View, step: str, pieces: list[tuple[int, int, str]], around: int = AROUND) -> View:
+    """The view with pieces (start, end, new text), in order and apart, in place of what stood there.
+
+    Only the surroundings of the pieces are in it; the rest was read with the view itself.
+    """
+    text, behind = view.text, 0
+    parts: list[str] = []
+    places: list[tuple[int, int, int]] = []
     for start, end, new in pieces:
+        if start - behind > 2 * around + 64:
+            first = behind + around if behind else 0
+            parts += (text[behind:first], _ELIDED)
+            places.append((first, start - around, len(_ELIDED)))
+            behind = start - around
         parts += (text[behind:start], new)
+        places.append((start, end, len(new)))
         behind = end
-    parts.append(text[behind:])
-
-    def spans() -> Iterator[tuple[int, int, int]]:
-        return ((start, end, len(new)) for start, end, new in pieces)
-
-    return View("".join(parts), step, _OffsetMap(spans, view.origin).origin)
+    parts.append(text[behind : behind + around])
+    return View("".join(parts), step, _OffsetMap(lambda: iter(places), view.origin).origin)

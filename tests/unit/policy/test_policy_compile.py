@@ -97,8 +97,8 @@ BROKEN = [
      "2:32: default.requests_per_minute", "an integer from 1", '"unlimited"'),
     ("output", "default: {}", "usual: {}", "3:3: profiles", "a profile named default", "none"),
     ("output", "default: {}", "default: []", "3:12: profiles.default", "a mapping", "a list"),
-    ("detectors", "patterns: []", "patterns: [{name: x}]", "3:11: patterns",
-     "an empty list (own patterns are not supported in this version)", "patterns"),
+    ("detectors", "patterns: []", "patterns: [{name: x}]", "3:12: patterns[0].level",
+     "a value", "nothing"),
     ("detectors", "base_level: internal\n", "", "1:1: base_level", "a value", "nothing"),
 ]  # fmt: skip
 

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
+
 from gateway.domain.label import Level
 from gateway.sensitivity import national
 from gateway.sensitivity.detectors import build_detectors

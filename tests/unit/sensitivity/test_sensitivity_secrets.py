@@ -8,7 +8,8 @@ import json
 import pytest
 
 from gateway.domain.label import Level, Tag
-from gateway.sensitivity.detectors import RULES, build_detectors
+from gateway.sensitivity import secrets
+from gateway.sensitivity.detectors import build_detectors
 from gateway.sensitivity.secrets import looks_random
 from tests.unit.sensitivity.vectors import HEX, UPPER, token
 
@@ -100,6 +101,11 @@ IN_CONTEXT = [
     ("assigned-secret", 'config: {{"client_secret": "{}"}}', token(32, 75)),
     ("assigned-secret", "export DB_PASSWORD={} && run", "w1nter-is-c0ming"),
     ("assigned-secret", "api_key: '{}'", token(24, 76)),
+    ("access-code", "Le code d'accès à la salle serveur est {}, ne le notez pas.", "4419B"),
+    ("access-code", "Der Zugangscode lautet {}.", "88213"),
+    ("credential-pair", "exposed: edward.kim@bytecore.com / {}.", "W!nter2024"),
+    ("drawn-token", "session cookie: {}", token(40, 77)),
+    ("spoken-password", "login with password '{}' was found", "KnightRider!"),
     ("spoken-password", "Login is admin and the passphrase is {}, keep it.", "Copper^Lantern58"),
     ("spoken-password", "Das Passwort für den Tresorraum lautet {}", "Wiesel!2207"),
 ]
@@ -126,7 +132,7 @@ def test_finds_values_that_a_name_or_form_makes_secret(kind: str, template: str,
 
 
 def test_every_kind_of_secret_has_a_vector() -> None:
-    kinds = {rule.kind for rule in RULES if Tag.SECRET in rule.label.tags}
+    kinds = {rule.kind for rule in secrets.RULES if Tag.SECRET in rule.label.tags}
     assert kinds == set(KEYS) | {kind for kind, _, _ in IN_CONTEXT} | {"private-key"}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
 
 from stdnum import luhn
 from stdnum.gb import nhs
@@ -71,3 +73,40 @@ def token(length: int, seed: int, alphabet: str = "") -> str:
 
 HEX = "0123456789abcdef"
 UPPER = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+
+def from_form(expression: bytes, seed: int) -> str:
+    """A random text of this form: repeats as short as allowed, at least 8 where that is open."""
+    source = random.Random(seed)
+    return "".join(_drawn(item, source) for item in parser.parse(expression.decode("latin-1")))
+
+
+def _drawn(item: tuple[Any, Any], source: random.Random) -> str:
+    kind, value = str(item[0]), item[1]
+    if kind == "LITERAL":
+        return chr(value)
+    if kind == "IN" and str(value[0][0]) == "NEGATE":
+        return "x"
+    if kind == "IN":
+        return chr(source.choice([code for part in value for code in _codes(part)]))
+    if kind == "MAX_REPEAT":
+        least, most, body = value
+        count = least if least or int(most) < 100 else 8
+        return "".join(_drawn(each, source) for _ in range(count) for each in body)
+    if kind == "SUBPATTERN":
+        return "".join(_drawn(each, source) for each in value[-1])
+    if kind == "BRANCH":
+        return "".join(_drawn(each, source) for each in source.choice(value[1]))
+    if kind == "NOT_LITERAL":
+        return "x"
+    assert kind == "AT", kind
+    return ""
+
+
+def _codes(part: tuple[Any, Any]) -> list[int]:
+    kind, value = str(part[0]), part[1]
+    if kind == "LITERAL":
+        return [value]
+    if kind == "RANGE":
+        return list(range(value[0], value[1] + 1))
+    raise AssertionError(kind)
