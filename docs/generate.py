@@ -24,6 +24,7 @@ import msgspec
 from gateway import settings
 from gateway.domain.label import Level, Tag
 from gateway.policy.expression import MAX_CHARACTERS, VARIABLES
+from gateway.rollout.coverage import matrix
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -266,6 +267,12 @@ def same(where: str, meanings: Mapping[str, str], found: Mapping[str, object]) -
         raise Drift(f"docs/generate.py: {where}: add or remove {', '.join(odd)}")
 
 
+def coverage_table() -> str:
+    """Which guard reads which field."""
+    lines = [f"| {cell.endpoint} | `{cell.field}` | {cell.guard} |" for cell in matrix()]
+    return "| endpoint | field | guard, or why none is needed |\n|---|---|---|\n" + "\n".join(lines)
+
+
 #: Generated parts by page.
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/administrator.md": {"settings": settings_tables},
@@ -273,6 +280,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "labels": label_lists,
         "files": schema_tables,
         "condition": condition_table,
+        "coverage": coverage_table,
     },
 }
 

@@ -21,9 +21,15 @@ from gateway.cli.policy_changes import diff_command, recorded_request, replay_co
 from gateway.cli.policy_sign import new_key_command, sign_command, signatures_command
 from gateway.domain.decision import Facts, Permit
 from gateway.domain.label import Label, Level, Tag
+from gateway.errors import ConfigurationError
 from gateway.policy.bundle import CaseResult, run_cases
 from gateway.policy.cases import ENDPOINTS, WORKLOADS, instant
+from gateway.policy.compiled import CompiledPolicy
 from gateway.policy.explain import DestinationStep, Explanation, RuleStep, explain, verdict_line
+from gateway.policy.notes import notes
+from gateway.protocols.registry import build_registry
+from gateway.rollout.candidate import output_profiles, parse_yaml
+from gateway.rollout.content import read_content
 
 _LEVELS = click.Choice([level.word for level in Level])
 _TAGS = click.Choice([tag.value for tag in Tag])
@@ -43,12 +49,17 @@ policy.add_command(signatures_command)
 
 @policy.command(name="lint")
 @click.argument("directory", type=_FOLDER)
-def lint_command(directory: Path) -> None:
-    """Compile the policy in DIRECTORY; say what it is, or the first fault with file, line and column."""
+@click.option("--strict", is_flag=True, help="End with 1 when there is a note.")
+def lint_command(directory: Path, strict: bool) -> None:
+    """Compile the policy in DIRECTORY; say what it is, or the first fault with file, line and column.
+
+    Prompts, tool sets and output profiles are checked too. Notes say what is sound and does nothing.
+    """
     compiled = _compiled(directory)
+    _check_rest(directory, compiled)
     permits = sum(rule.deny is None for rule in compiled.rules)
     click.echo(f"{directory}: sound")
-    click.echo(f"  policy        {compiled.id} {compiled.version}")
+    click.echo(f"  policy        {compiled.id} {compiled.version} revision {compiled.revision}")
     click.echo(f"  sha256        {compiled.sha256}")
     click.echo(f"  rules         {permits} permit, {len(compiled.rules) - permits} deny")
     click.echo(f"  models        {', '.join(compiled.models)}")
@@ -62,6 +73,22 @@ def lint_command(directory: Path) -> None:
             f"{tenant.concurrency} at a time"
         )
     click.echo(f"  cases         {len(compiled.cases)}, not run (tidegate policy test {directory})")
+    found = notes(compiled)
+    for note in found:
+        click.echo(f"  note          {note}")
+    if found and strict:
+        raise click.exceptions.Exit(1)
+
+
+def _check_rest(directory: Path, policy: CompiledPolicy) -> None:
+    """What other rooms read of the folder: prompts, tool sets, output profiles."""
+    try:
+        content = read_content(directory)
+        build_registry(content.protocols, content.lock, parse_yaml)
+        output_profiles(policy)
+    except ConfigurationError as error:
+        click.echo(f"{directory}: refused\n  {error}", err=True)
+        raise click.exceptions.Exit(1) from None
 
 
 @policy.command(name="test")

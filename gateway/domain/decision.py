@@ -63,11 +63,18 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Obligations:
-    """What must be honoured when the permit is used. Unknown obligations do not load."""
+    """What must be honoured when the permit is used. Unknown obligations do not load.
+
+    `regions`, `zero_retention` and `variant` narrow the destinations: the permit names only those that
+    honour them. Empty regions mean any; no variant means the one of the workload class.
+    """
 
     output_profile: str = "default"
     audit_level: str = "metadata"
     max_output_tokens: int | None = None
+    regions: frozenset[str] = frozenset()
+    zero_retention: bool = False
+    variant: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

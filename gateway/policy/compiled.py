@@ -4,7 +4,8 @@ Invariants
 1. No permit rule names a destination whose clearance is below the rule's `highest` level.
 2. Every name in a rule (model, tenant, destination, profile) exists in the same policy.
 3. Every tenant has all three limits, each above 0.
-4. `sha256` names the meaning of the files: comments, blanks and the order of keys do not change it.
+4. No permit rule has an obligation that one of its destinations does not honour.
+5. `sha256` names the meaning of the files: comments, blanks and the order of keys do not change it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from gateway.policy.cases import Case
 from gateway.policy.document import Plain
 from gateway.policy.expression import Condition, Ladder
 
+SPEED, THROUGHPUT = "speed", "throughput"
 UNKNOWN_TENANT_FLOOR = Level.RESTRICTED
 
 
@@ -28,6 +30,8 @@ class DestinationPolicy:
 
     `hosts` are exact host names that the settings' URL may have. `models` maps each logical model that
     it serves to the `Destination` of a permit. `retention` is the contract's statement, for hosted ones.
+    `keeps_nothing`: a hosted operator keeps nothing of a request, or the place is the company's own.
+    `throughput` holds the models that have a second variant, for batches; then `models` has the fast one.
     """
 
     name: str
@@ -39,6 +43,19 @@ class DestinationPolicy:
     hosts: frozenset[str]
     extensions: frozenset[str]
     models: Mapping[str, Destination]
+    throughput: Mapping[str, Destination] = field(default_factory=dict)
+    keeps_nothing: bool = False
+
+    def serving(self, model: str, variant: str) -> Destination | None:
+        """The place that serves a logical model in this variant; its only one when it has no variants."""
+        place = self.throughput.get(model) if variant == THROUGHPUT else None
+        return place if place is not None else self.models.get(model)
+
+    def honours(self, obligations: Obligations) -> bool:
+        """Whether the place is in a wanted region and keeps nothing where that is demanded."""
+        if obligations.regions and self.region not in obligations.regions:
+            return False
+        return self.keeps_nothing or not obligations.zero_retention
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,17 @@
 Invariants
 1. Every destination has a clearance, says whether it is hosted, and names its region and exact hosts.
 2. A hosted destination states what its operator keeps, and for how long.
-3. A destination serves only logical models that the same file declares.
+3. A model of a destination has one name, or two: a variant for speed and one for throughput.
+4. A destination serves only logical models that the same file declares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping as Named
 
 from gateway.domain.decision import Destination
-from gateway.policy.compiled import DestinationPolicy
+from gateway.policy.compiled import SPEED, THROUGHPUT, DestinationPolicy
+from gateway.policy.document import Mapping
 from gateway.policy.fields import Field, Section
 
 KINDS = ("openai", "vllm")
@@ -27,7 +29,7 @@ def read_models(section: Section) -> dict[str, str]:
     return models
 
 
-def read_destinations(section: Section, models: Mapping[str, str]) -> dict[str, DestinationPolicy]:
+def read_destinations(section: Section, models: Named[str, str]) -> dict[str, DestinationPolicy]:
     """Name → destination, for the logical models of the file. Raises `ConfigurationError`."""
     found = {name: _destination(name, field.section(), models) for name, field in section.named()}
     if not found:
@@ -35,8 +37,18 @@ def read_destinations(section: Section, models: Mapping[str, str]) -> dict[str, 
     return found
 
 
-def _destination(name: str, section: Section, models: Mapping[str, str]) -> DestinationPolicy:
-    section.only("kind", "clearance", "hosted", "region", "retention", "hosts", "models", "extensions")
+def _destination(name: str, section: Section, models: Named[str, str]) -> DestinationPolicy:
+    section.only(
+        "kind",
+        "clearance",
+        "hosted",
+        "region",
+        "retention",
+        "zero_retention",
+        "hosts",
+        "models",
+        "extensions",
+    )
     hosted = section["hosted"].boolean()
     if hosted and "retention" not in section:
         raise section.fault("a retention statement, because the destination is hosted", "none")
@@ -48,9 +60,12 @@ def _destination(name: str, section: Section, models: Mapping[str, str]) -> Dest
     retention = section.get("retention")
     allowed = section.get("extensions")
     extensions = frozenset() if allowed is None else frozenset(_listed(allowed))
-    served = {}
+    served, batches = {}, {}
     for logical, field in section["models"].section().only(*models).named():
-        served[logical] = Destination(name, kind, clearance, hosted, region, field.name(), extensions)
+        speed, throughput = _variants(field)
+        served[logical] = Destination(name, kind, clearance, hosted, region, speed, extensions)
+        if throughput is not None:
+            batches[logical] = Destination(name, kind, clearance, hosted, region, throughput, extensions)
     if not served:
         raise section["models"].fault("at least one logical model", "none")
     return DestinationPolicy(
@@ -63,7 +78,22 @@ def _destination(name: str, section: Section, models: Mapping[str, str]) -> Dest
         hosts=frozenset(section["hosts"].distinct(_host)),
         extensions=extensions,
         models=served,
+        throughput=batches,
+        keeps_nothing=not hosted or _keeps_nothing(section),
     )
+
+
+def _variants(field: Field) -> tuple[str, str | None]:
+    """A place's own name of a model; two when it has a fast variant and one for batches."""
+    if not isinstance(field.node, Mapping):
+        return field.name(), None
+    section = field.section().only(SPEED, THROUGHPUT)
+    return section[SPEED].name(), section[THROUGHPUT].name()
+
+
+def _keeps_nothing(section: Section) -> bool:
+    statement = section.get("zero_retention")
+    return statement is not None and statement.boolean()
 
 
 def _listed(field: Field) -> tuple[str, ...]:

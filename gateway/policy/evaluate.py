@@ -7,7 +7,8 @@ Invariants
    first permit; permits after the matching one are not.
 4. `evaluate` never raises.
 5. A destination is part of a permit only when it is configured in this deployment, serves the asked
-   model, takes every extension field of the request, and has clearance for the label.
+   model in the asked variant, takes every extension field of the request, honours the rule's obligations,
+   and has clearance for the label.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 from gateway.domain.decision import Decision, Denial, Destination, Facts, Permit
 from gateway.domain.label import Level
-from gateway.policy.compiled import CompiledPolicy, Rule, RuleList, Scope
+from gateway.policy.compiled import SPEED, THROUGHPUT, CompiledPolicy, Rule, RuleList, Scope
 from gateway.policy.expression import ConditionFailed, bind, ladder
 
 _WARM_BOUND = 200_000
@@ -161,12 +162,15 @@ def candidates(
 ) -> tuple[Destination, ...]:
     """Destinations of a permit rule that could serve this model here, extensions aside, in order."""
     places = []
+    variant = rule.obligations.variant or (THROUGHPUT if facts.workload == "batch" else SPEED)
     for name in rule.destinations:
         if name in configured:
-            place = policy.destinations[name].models.get(facts.model)
-            # fail-closed: the compiler proved the clearance; it is compared again where it matters.
-            if place is not None and facts.label.level <= place.clearance:
-                places.append(place)
+            known = policy.destinations[name]
+            place = known.serving(facts.model, variant)
+            # fail-closed: the compiler proved both; they are compared again where it matters.
+            if place is None or facts.label.level > place.clearance or not known.honours(rule.obligations):
+                continue
+            places.append(place)
     return tuple(places)
 
 

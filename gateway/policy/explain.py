@@ -5,12 +5,13 @@ Slower than `evaluate` and never used to decide: `Explanation.decision` comes fr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gateway.domain.decision import Decision, Facts, Permit
+from gateway.domain.decision import Decision, Destination, Facts, Permit
 from gateway.policy.compiled import CompiledPolicy, Rule
-from gateway.policy.evaluate import evaluate
+from gateway.policy.evaluate import candidates, evaluate
 from gateway.policy.expression import ConditionFailed, bind
 
 Outcome = Literal["decides", "matches", "no match", "error"]
@@ -52,7 +53,10 @@ def explain(policy: CompiledPolicy, facts: Facts, configured: frozenset[str]) ->
     places: tuple[DestinationStep, ...] = ()
     for rule in policy.rules:
         if rule.id in decision.rule_ids:
-            places = tuple(_destination_step(policy, name, facts, configured) for name in rule.destinations)
+            chosen = {place.name: place for place in candidates(policy, rule, facts, configured)}
+            places = tuple(
+                _destination_step(policy, name, facts, configured, chosen) for name in rule.destinations
+            )
     return Explanation(decision, steps, places)
 
 
@@ -87,12 +91,16 @@ def _miss(rule: Rule, facts: Facts) -> str | None:
 
 
 def _destination_step(
-    policy: CompiledPolicy, name: str, facts: Facts, configured: frozenset[str]
+    policy: CompiledPolicy,
+    name: str,
+    facts: Facts,
+    configured: frozenset[str],
+    chosen: Mapping[str, Destination],
 ) -> DestinationStep:
     place = policy.destinations[name]
     if name not in configured:
         return DestinationStep(name, False, "not configured in this deployment")
-    served = place.models.get(facts.model)
+    served = chosen.get(name)
     if served is None:
         return DestinationStep(name, False, f"does not serve {facts.model}")
     missing = facts.extensions - place.extensions

@@ -4,7 +4,9 @@ Invariants
 1. The highest label that a permit rule admits is within the clearance of every destination it names,
    its fallbacks included. The proof reads `labels` only; a condition may narrow, so it cannot widen.
 2. A rule either permits (destinations) or denies (a public sentence), never both, never neither.
-3. No rule stands below another of its kind that takes all of its requests.
+3. No rule stands below another of its kind that takes all of its requests: one without a condition, or with
+   the same one.
+4. Every destination of a rule honours all of the rule's obligations.
 """
 
 from __future__ import annotations
@@ -12,15 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gateway.domain.decision import Obligations
 from gateway.domain.label import Level
-from gateway.policy.cases import MAX_TOKENS
 from gateway.policy.compiled import DestinationPolicy, Rule, TenantPolicy
 from gateway.policy.document import Mark, Plain, Scalar, fault, shown
 from gateway.policy.expression import Condition, ConditionRefused, compile_condition
 from gateway.policy.fields import Field, Section
+from gateway.policy.obligations import read_obligations
 
-AUDIT_LEVELS = ("metadata",)
 MAX_RULES = 5_000
 _RULE_KEYS = (
     "id",
@@ -53,7 +53,7 @@ def read_rules(field: Field, names: Names) -> tuple[Rule, ...]:
         raise field.fault(f"at most {MAX_RULES} rules", str(len(items)))
     rules: list[Rule] = []
     places: dict[str, int] = {}
-    shadows: list[Rule] = []
+    shadows: dict[str | None, list[Rule]] = {}
     for item in items:
         rule = _rule(item.section(), names)
         if rule.id in places:
@@ -64,8 +64,7 @@ def read_rules(field: Field, names: Names) -> tuple[Rule, ...]:
         _refuse_unreachable(item, rule, shadows)
         places[rule.id] = item.mark.line
         rules.append(rule)
-        if rule.condition is None:
-            shadows.append(rule)
+        shadows.setdefault(_asks(rule), []).append(rule)
     return tuple(rules)
 
 
@@ -82,15 +81,22 @@ def _rule(section: Section, names: Names) -> Rule:
         raise section["obligations"].fault("no obligations on a rule that denies")
     if (description := section.get("description")) is not None:
         description.text()
+    places = () if deny is not None else _cleared(section["destinations"], lowest, highest, names)
+    asked = None if models is None else _chosen(models, names.models, "a logical model of this file")
     return Rule(
         id=rule_id,
         lowest=lowest,
         highest=highest,
-        models=None if models is None else _chosen(models, names.models, "a logical model of this file"),
+        models=asked,
         tenants=None if tenants is None else _chosen(tenants, names.tenants, "a tenant of limits.yaml"),
         condition=None if when is None else _condition(when, names.attributes),
-        destinations=() if deny is not None else _cleared(section["destinations"], lowest, highest, names),
-        obligations=_obligations(section.get("obligations"), names),
+        destinations=places,
+        obligations=read_obligations(
+            section.get("obligations"),
+            names.profiles,
+            {name: names.destinations[name] for name in places},
+            names.models if asked is None else asked,
+        ),
         deny=None if deny is None else deny.text(),
     )
 
@@ -125,25 +131,6 @@ def _cleared(field: Field, lowest: Level, highest: Level, names: Names) -> tuple
     return chosen
 
 
-def _obligations(field: Field | None, names: Names) -> Obligations:
-    if field is None:
-        return Obligations()
-    section = field.section().only("output_profile", "audit_level", "max_output_tokens")
-    profile, audit, tokens = (
-        section.get(key) for key in ("output_profile", "audit_level", "max_output_tokens")
-    )
-    usual = Obligations()
-    return Obligations(
-        output_profile=usual.output_profile
-        if profile is None
-        else profile.choice(names.profiles, "a profile of output.yaml"),
-        audit_level=usual.audit_level
-        if audit is None
-        else audit.choice(AUDIT_LEVELS, "audit level metadata"),
-        max_output_tokens=None if tokens is None else tokens.integer(1, MAX_TOKENS),
-    )
-
-
 def _condition(field: Field, attributes: tuple[str, ...]) -> Condition:
     source = field.text(max_characters=100_000)
     try:
@@ -157,15 +144,26 @@ def _condition(field: Field, attributes: tuple[str, ...]) -> Condition:
         raise field.fault(error.expected, found) from None
 
 
-def _refuse_unreachable(item: Field, rule: Rule, shadows: list[Rule]) -> None:
-    for above in shadows:
-        if (
-            (above.deny is None) == (rule.deny is None)
-            and above.lowest <= rule.lowest
-            and rule.highest <= above.highest
-            and (above.models is None or (rule.models is not None and rule.models <= above.models))
-            and (above.tenants is None or (rule.tenants is not None and rule.tenants <= above.tenants))
-        ):
+def _asks(rule: Rule) -> str | None:
+    """The condition as text that equals that of the same condition; None for none."""
+    return None if rule.condition is None else " ".join(rule.condition.source.split())
+
+
+def _refuse_unreachable(item: Field, rule: Rule, shadows: Mapping[str | None, list[Rule]]) -> None:
+    asks = _asks(rule)
+    above = shadows.get(None, [])
+    for one in above if asks is None else [*above, *shadows.get(asks, [])]:
+        if (one.deny is None) == (rule.deny is None) and takes_all_of(one, rule):
             raise item.fault(
-                "a rule that can be reached", f"{rule.id} below {above.id}, which takes all its requests"
+                "a rule that can be reached", f"{rule.id} below {one.id}, which takes all its requests"
             )
+
+
+def takes_all_of(one: Rule, other: Rule) -> bool:
+    """Whether each request that `other` speaks about is one that `one` speaks about, conditions aside."""
+    return (
+        one.lowest <= other.lowest
+        and other.highest <= one.highest
+        and (one.models is None or (other.models is not None and other.models <= one.models))
+        and (one.tenants is None or (other.tenants is not None and other.tenants <= one.tenants))
+    )

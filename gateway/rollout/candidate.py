@@ -25,6 +25,7 @@ from gateway.policy.signing import Active
 from gateway.protocols.registry import build_registry
 from gateway.protocols.resolve import resolve
 from gateway.rollout.content import Content
+from gateway.rollout.coverage import check_coverage
 from gateway.sensitivity.classify import Classifier, FindingsCache
 from gateway.sensitivity.detectors import DetectorSet
 from gateway.settings import EndpointSettings, Settings
@@ -59,6 +60,7 @@ def build_candidate(
     classifier = Classifier(
         detectors, time.perf_counter_ns, settings.sensitivity.budget_ms, cache, policy.base_level
     )
+    check_coverage(classifier.classify)
     profiles = output_profiles(policy)
     configured = frozenset(settings.destinations)
     snapshot = Snapshot(

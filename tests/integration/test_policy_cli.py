@@ -24,7 +24,8 @@ cases:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "cases").mkdir()
-    for name, text in (pack() | {"cases/a.yaml": CASE}).items():
+    sound = pack(output='version: "1"\nprofiles:\n  default: {}\n')
+    for name, text in (sound | {"cases/a.yaml": CASE}).items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
 
@@ -38,6 +39,19 @@ def test_lint_says_what_a_sound_folder_holds(folder: Path) -> None:
     assert result.exit_code == 0
     assert "destination   hosted: hosted, clearance internal, us" in result.stdout
     assert "rules         2 permit, 0 deny" in result.stdout
+
+
+def test_lint_says_what_does_nothing_and_ends_with_1_when_strict(folder: Path) -> None:
+    result = run("lint", folder)
+    assert "note          model embedder is served by no destination of a rule" in result.stdout
+    assert run("lint", folder, "--strict").exit_code == 1
+
+
+def test_lint_reads_output_profiles_and_prompts_too(folder: Path) -> None:
+    (folder / "output.yaml").write_text('version: "1"\nprofiles:\n  default: {rules: []}\n')
+    result = run("lint", folder)
+    assert result.exit_code == 1
+    assert "default: rules: expected a list with at least one rule" in result.stderr
 
 
 def test_lint_names_the_first_fault_and_ends_with_1(folder: Path) -> None:
@@ -118,7 +132,8 @@ def test_explain_refuses_a_destination_that_the_policy_does_not_have(folder: Pat
 def candidate(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same policy, with ordinary requests kept private."""
     other = tmp_path_factory.mktemp("candidate")
-    for name, text in pack(RULES.replace("[hosted, private]", "[private]")).items():
+    output = 'version: "1"\nprofiles:\n  default: {}\n'
+    for name, text in pack(RULES.replace("[hosted, private]", "[private]"), output=output).items():
         (other / name).write_text(text, encoding="utf-8")
     return other
 

@@ -26,7 +26,21 @@ CONDITIONS = (
     None, "level >= 1", "stream", "'pii' in tags", "prompt_tokens > 50",
     "roles.exists(role, role == 'clerk')",
     "prompt_tokens == 7 && 1 / (prompt_tokens - 7) > 0", "tenant == 'acme'", "extensions == []",
+    "hour < 12 && weekday < 6", "attributes.purpose == 'audit'", "workload == 'batch'",
 )  # fmt: skip
+
+
+#: Every place honours the first three; only some honour the last.
+OBLIGATIONS = (
+    "",
+    "",
+    "",
+    "{regions: [r, s]}",
+    "{max_output_tokens: 5}",
+    "{variant: throughput}",
+    "{regions: [r]}",
+)
+ATTRIBUTES = "attributes: {purpose: {values: [audit, sales]}}\n"
 
 
 @st.composite
@@ -48,6 +62,9 @@ def rule(draw: st.DrawFn, index: int, clearances: dict[str, int], *, denies: boo
         any_place = not cleared or draw(st.integers(0, 9)) == 0
         choice = st.sampled_from(PLACES if any_place else tuple(cleared))
         lines.append(f"    destinations: [{', '.join(draw(st.lists(choice, unique=True, min_size=1)))}]")
+        wanted = draw(st.sampled_from(OBLIGATIONS))
+        if wanted:
+            lines.append(f"    obligations: {wanted}")
     return "\n".join(lines) + "\n"
 
 
@@ -59,11 +76,13 @@ def bundles(draw: st.DrawFn) -> dict[str, str]:
         hosted = "false" if place == "home" else "true"
         extensions = "top_k" if place in {"home", "low"} else ""
         text += (
-            f"  {place}: {{kind: openai, clearance: {WORDS[clearance]}, hosted: {hosted}, region: r, "
-            f"retention: none, hosts: [h], models: {{assistant: a, fast: f}}, extensions: [{extensions}]}}\n"
+            f"  {place}: {{kind: openai, clearance: {WORDS[clearance]}, hosted: {hosted}, "
+            f"region: {'s' if place == 'low' else 'r'}, retention: none, hosts: [h], "
+            f"models: {{assistant: {{speed: a, throughput: b}}, fast: {{speed: f, throughput: g}}}}, "
+            f"extensions: [{extensions}]}}\n"
         )
     rules = "".join(draw(rule(index, clearances)) for index in range(draw(st.integers(1, 6))))
-    return pack(routing=f"{MODELS}{text}rules:\n{rules}")
+    return pack(routing=f"{ATTRIBUTES}{MODELS}{text}rules:\n{rules}")
 
 
 facts = st.builds(
@@ -82,6 +101,9 @@ facts = st.builds(
     prompt_tokens=st.sampled_from([0, 7, 100]),
     output_tokens=st.just(1),
     extensions=st.sampled_from([frozenset[str](), frozenset({"top_k"})]),
+    workload=st.sampled_from(["interactive", "batch"]),
+    attributes=st.sampled_from([(), (), (("purpose", "audit"),), (("purpose", "other"),)]),
+    at_seconds=st.sampled_from([0, 1_796_124_599, 1_796_601_600]),
 )
 configured = st.one_of(st.just(frozenset(PLACES)), st.sets(st.sampled_from(PLACES)).map(frozenset))
 
@@ -127,7 +149,9 @@ def test_every_place_of_a_permit_is_cleared_configured_and_asked_for(
             assert place.clearance >= one.label.level
             assert place.name in here
             assert one.extensions <= place.extensions
-            assert place == policy.destinations[place.name].models[one.model]
+            variant = decision.obligations.variant or ("throughput" if one.workload == "batch" else "speed")
+            assert place == policy.destinations[place.name].serving(one.model, variant)
+            assert not decision.obligations.regions or place.region in decision.obligations.regions
         private = private_only(decision)
         assert (private is None) == all(place.hosted for place in decision.destinations)
         assert private is None or not any(place.hosted for place in private.destinations)

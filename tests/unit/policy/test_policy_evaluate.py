@@ -219,3 +219,90 @@ def test_warming_changes_no_decision() -> None:
 def test_floor_of_an_unknown_tenant_is_the_highest() -> None:
     assert policy().floor("acme").level is Level.INTERNAL
     assert policy().floor("stranger").level is UNKNOWN.level
+
+
+VARIANTS = DESTINATIONS.replace(
+    "{assistant: big, fast: small}", "{assistant: {speed: big, throughput: slow}, fast: small}"
+)
+
+
+@pytest.mark.parametrize(
+    ("workload", "obligation", "model"),
+    [
+        ("interactive", "", "big"),
+        ("batch", "", "slow"),
+        ("interactive", ", obligations: {variant: throughput}", "slow"),
+        ("batch", ", obligations: {variant: speed}", "big"),
+    ],
+)
+def test_workload_class_chooses_the_variant_and_an_obligation_overrides_it(
+    workload: str, obligation: str, model: str
+) -> None:
+    rule = (
+        "rules:\n  - {id: r, labels: public..internal, models: [assistant], "
+        f"destinations: [hosted]{obligation}}}\n"
+    )
+    compiled = compile_bundle(pack(routing=MODELS + VARIANTS + rule))
+    decision = evaluate(compiled, replace(facts(), workload=workload), ALL)
+    assert isinstance(decision, Permit)
+    assert [place.model for place in decision.destinations] == [model]
+
+
+def test_a_model_without_variants_serves_batches_too() -> None:
+    assert permitted(evaluate(policy(), replace(facts(), workload="batch"), ALL)) == ["hosted", "private"]
+
+
+@pytest.mark.parametrize(
+    "obligation",
+    ["{regions: [us, home]}", "{zero_retention: true}", "{regions: [home, us], zero_retention: true}"],
+)
+def test_obligations_that_every_destination_honours_stand_in_the_permit(obligation: str) -> None:
+    places = DESTINATIONS.replace('"30 days."', '"Nothing."\n    zero_retention: true')
+    rule = (
+        "rules:\n  - {id: r, labels: public..internal, destinations: [hosted, private], "
+        f"obligations: {obligation}}}\n"
+    )
+    decision = evaluate(compile_bundle(pack(routing=MODELS + places + rule)), facts(), ALL)
+    assert permitted(decision) == ["hosted", "private"]
+    assert isinstance(decision, Permit)
+    assert decision.obligations.zero_retention == ("zero" in obligation)
+    assert decision.obligations.regions == (
+        frozenset({"us", "home"}) if "regions" in obligation else frozenset()
+    )
+
+
+def test_a_place_that_does_not_honour_an_obligation_is_no_candidate_even_if_the_compiler_erred() -> None:
+    sound = policy()
+    wanted = replace(sound.rules[1].obligations, regions=frozenset({"home"}), zero_retention=True)
+    erred = replace(
+        sound, rules=(sound.rules[0], replace(sound.rules[1], obligations=wanted)), memory=Memory()
+    )
+    assert permitted(evaluate(erred, facts(), ALL)) == ["private"]
+
+
+ATTRIBUTES = "attributes: {cost_centre: {values: [a1]}, purpose: {values: [audit, sales]}}\n"
+
+
+def test_a_declared_attribute_can_decide() -> None:
+    rule = "  - {id: no, labels: public..restricted, when: attributes.purpose == 'sales', deny: No sales.}\n"
+    compiled = compile_bundle(pack(routing=ATTRIBUTES + MODELS + DESTINATIONS + RULES + rule))
+    assert denied(evaluate(compiled, replace(facts(), attributes=(("purpose", "sales"),)), ALL)).rule_ids == (
+        "no",
+    )
+    assert permitted(evaluate(compiled, replace(facts(), attributes=(("purpose", "audit"),)), ALL))
+    assert permitted(evaluate(compiled, facts(), ALL))
+
+
+@pytest.mark.parametrize(
+    ("sent", "param"),
+    [
+        ((("purpose", "Audit"),), "x-tidegate-attribute-purpose"),
+        ((("purpos", "audit"),), "x-tidegate-attribute-purpos"),
+        ((("cost_centre", "audit"),), "x-tidegate-attribute-cost-centre"),
+        ((("purpose", ""),), "x-tidegate-attribute-purpose"),
+    ],
+)
+def test_an_attribute_that_is_not_declared_is_refused(sent: tuple[tuple[str, str], ...], param: str) -> None:
+    compiled = compile_bundle(pack(routing=ATTRIBUTES + MODELS + DESTINATIONS + RULES))
+    denial = denied(evaluate(compiled, replace(facts(), attributes=sent), ALL))
+    assert (denial.code, denial.status, denial.param) == ("invalid-attribute", 400, param)

@@ -24,6 +24,11 @@ def rules(*lines: tuple[str, str, str]) -> str:
         (("public..internal", ""), ("public..internal", ", models: [fast]")),
         (("public..internal", ", tenants: [acme, demo]"), ("public..internal", ", tenants: [acme]")),
         (("public..internal", ", models: [fast]"), ("public..internal", ", models: [fast], tenants: [acme]")),
+        (("public..internal", ", when: stream"), ("public..public", ", when: stream")),
+        (
+            ("public..public", ", when: stream  &&  level < 2"),
+            ("public..public", ", when: stream && level < 2"),
+        ),
     ],
 )
 def test_refuses_rule_that_can_never_decide(above: tuple[str, str], below: tuple[str, str]) -> None:
@@ -39,6 +44,8 @@ def test_refuses_rule_that_can_never_decide(above: tuple[str, str], below: tuple
         (("public..internal", ", models: [fast]"), ("public..internal", "")),
         (("public..internal", ", tenants: [acme]"), ("public..internal", ", tenants: [acme, demo]")),
         (("public..internal", ", models: [fast]"), ("public..internal", ", tenants: [acme]")),
+        (("public..internal", ", when: stream"), ("public..internal", ", when: '!stream'")),
+        (("public..public", ", when: stream"), ("public..internal", ", when: stream")),
     ],
 )
 def test_takes_rule_that_can_decide_something(above: tuple[str, str], below: tuple[str, str]) -> None:
