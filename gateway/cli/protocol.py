@@ -30,7 +30,7 @@ _argument = click.argument(
 
 @click.group()
 def protocol() -> None:
-    """Prompts and tool sets: new, lint, lock, diff, test, render, promote, import-mcp.
+    """Prompts and tool sets: new, lint, lock, diff, test, render, promote, import-mcp, schemas.
 
     Exit status: 0 all is well, 1 a test failed or two versions differ, 2 refused.
     """
@@ -39,6 +39,7 @@ def protocol() -> None:
 protocol.add_command(protocol_edit.new)
 protocol.add_command(protocol_edit.promote)
 protocol.add_command(protocol_edit.import_mcp)
+protocol.add_command(protocol_edit.schemas)
 
 
 @protocol.command()

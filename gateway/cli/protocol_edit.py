@@ -1,4 +1,4 @@
-"""The commands of `tidegate protocol` that write: new, promote, import-mcp."""
+"""The commands of `tidegate protocol` that write: new, promote, import-mcp, schemas."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from gateway.errors import ConfigurationError, Refusal
 from gateway.protocols.cases import run_cases
 from gateway.protocols.channels import CHANNELS_FILE, Channel
 from gateway.protocols.document import Key, parse_document, parse_key
+from gateway.protocols.file_schemas import file_schemas
 from gateway.protocols.mcp import SPECS, Grant, Spec, import_tools
 from gateway.protocols.registry import build_registry, split_documents
 from gateway.protocols.registry_files import load_registry, read_files, read_lock
 from gateway.protocols.tools import parse_tools, strict_json
 from gateway.protocols.version import parse_version
 
-__all__ = ["DEFAULT_DIRECTORY", "errors", "import_mcp", "new", "promote"]
+__all__ = ["DEFAULT_DIRECTORY", "errors", "import_mcp", "new", "promote", "schemas"]
 
 _PROMPT = {
-    "manifest.yaml": """kind: prompt
+    "manifest.yaml": """# yaml-language-server: $schema=../../../schema/protocol-manifest.schema.json
+kind: prompt
 name: {name}
 version: {version}
 description: Say in one sentence what the prompt is for.
@@ -37,7 +39,9 @@ variables:
     max_characters: 200
 """,
     "prompt.md": "Write about {{subject}}.\n",
-    "tests/cases.yaml": """cases:
+    "tests/cases.yaml": """\
+# yaml-language-server: $schema=../../../../schema/protocol-prompt-cases.schema.json
+cases:
   - name: the subject stands in the text
     variables: {subject: tide tables}
     text: Write about tide tables.
@@ -47,7 +51,8 @@ variables:
 """,
 }
 _TOOLS = {
-    "manifest.yaml": """kind: tools
+    "manifest.yaml": """# yaml-language-server: $schema=../../../schema/protocol-manifest.schema.json
+kind: tools
 name: {name}
 version: {version}
 description: Say in one sentence what the tools are for.
@@ -73,7 +78,8 @@ label_floor: internal
   }
 ]
 """,
-    "tests/cases.yaml": """cases:
+    "tests/cases.yaml": """# yaml-language-server: $schema=../../../../schema/protocol-tool-cases.schema.json
+cases:
   - name: a reference is enough
     tool: look_up
     arguments: '{"reference":"A-1"}'
@@ -277,3 +283,13 @@ def import_mcp(
                 f" results {entry['result_label']}, for {used_by}"
             )
         _write_document(directory, key, files)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+def schemas(folder: Path) -> None:
+    """Write the JSON Schemas of manifests, tools, cases, channels and floors into FOLDER, for editors."""
+    with errors(ConfigurationError):
+        for name, content in file_schemas().items():
+            replace_file(folder / name, content)
+            click.echo(f"wrote {folder / name}")

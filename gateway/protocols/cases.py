@@ -41,11 +41,15 @@ class ToolCase(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     result: str | None = None
 
 
-class _PromptCases(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class PromptCases(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A file of cases of a prompt."""
+
     cases: tuple[PromptCase, ...]
 
 
-class _ToolCases(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+class ToolCases(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """A file of cases of a tool set."""
+
     cases: tuple[ToolCase, ...]
 
 
@@ -70,12 +74,12 @@ def run_cases(
     for file in sorted(name for name in files if is_case_file(name)):
         place = f"{folder}/{file}"
         tree = parse_yaml(files[file].decode("utf-8"), place)
-        found: _PromptCases | _ToolCases
+        found: PromptCases | ToolCases
         try:
             if isinstance(document, Prompt):
-                found = msgspec.convert(tree, _PromptCases)
+                found = msgspec.convert(tree, PromptCases)
             else:
-                found = msgspec.convert(tree, _ToolCases)
+                found = msgspec.convert(tree, ToolCases)
         except msgspec.ValidationError as error:
             raise ConfigurationError(f"{place}: {error}") from None
         names = [case.name for case in found.cases]

@@ -33,7 +33,7 @@ MAX_FILE_BYTES = 256 * 1024
 MAX_PROMPT_CHARACTERS = 65_536
 _NAME = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _VARIABLE = re.compile(r"[a-z][a-z0-9_]{0,63}")
-_CASES = re.compile(r"tests/[a-z0-9][a-z0-9_-]{0,63}\.yaml")
+_CASES = re.compile(r"tests/[a-z0-9][a-z0-9-]{0,63}\.yaml")
 _BRACES = re.compile(r"\{\{(.*?)\}\}|\{\{|\}\}")
 _FILES = {
     "prompt": frozenset({"manifest.yaml", "prompt.md"}),

@@ -221,7 +221,7 @@ def test_what_is_held_has_a_bound() -> None:
 
 
 def test_what_was_released_is_not_held_any_more() -> None:
-    large = '{"ref":"' + "x" * (MAX_CHARACTERS - 20) + '"}'
+    large = '{"ref":"' + "x" * (MAX_CHARACTERS - 10) + '"}'
     one = gate()
     for choice in range(3):
         run(one, start(choice=choice), arguments(large, choice=choice), Finish(choice, "tool_calls"))
