@@ -289,7 +289,7 @@ async def _open_audit(settings: Settings, stack: AsyncExitStack) -> AuditLog:
 
 async def _open_identity(settings: Settings, pepper: Secret, stack: AsyncExitStack) -> Authenticator:
     sources = {
-        each.issuer: key_source(each, settings.identity, time.time) for each in settings.identity.issuers
+        each.issuer: key_source(each, settings.identity, time.monotonic) for each in settings.identity.issuers
     }
     authenticator = Authenticator(settings.identity, sources, pepper, time.time)
     stack.push_async_callback(authenticator.aclose)

@@ -1,4 +1,7 @@
-"""The asyncio side of the audit log: `AuditLog.record` waits for a durable receipt, at most 250 ms.
+"""The asyncio side of the audit log: `AuditLog.record` waits for a durable receipt.
+
+Intents, denials and events wait at most 250 ms. Closing records wait until they are durable or the log
+has failed; the caller bounds that wait.
 
 Invariants
 1. A receipt is given only after the record's bytes are durable.
@@ -49,6 +52,10 @@ _BATCH_RECORDS: Final = 2048
 _ENVELOPE_BYTES: Final = 512
 _ORIGIN: Final = re.compile(r"[A-Za-z0-9._/-]{1,255}")
 _SENTENCE: Final = "The audit log cannot take this request just now; nothing was sent. Try again later."
+
+
+#: Closing records are written whatever their waiter does, so a deadline would only make a second one.
+_WITHOUT_DEADLINE = frozenset({Phase.COMPLETED, Phase.ABORTED})
 
 
 class _Ticket(Entry):
@@ -213,9 +220,10 @@ class AuditLog:
             raise AuditUnavailable(_SENTENCE, detail="stalled" if self._is_stalled else "queue-full")
         deadline = loop.time() + self._deadline_seconds
         ticket = _Ticket(body, phase, request_id, deadline, loop.create_future())
-        self._waiting.append(ticket)
-        if self._timer is None:
-            self._timer = loop.call_at(deadline, self._sweep)
+        if phase not in _WITHOUT_DEADLINE:
+            self._waiting.append(ticket)
+            if self._timer is None:
+                self._timer = loop.call_at(deadline, self._sweep)
         self._put(ticket)
         return ticket
 

@@ -50,7 +50,10 @@ class Journal(Protocol):
     """Stages 7 and 12."""
 
     async def record(self, record: RequestRecord) -> Receipt:
-        """Make a record durable. Raises `AuditUnavailable` when that takes more than 250 ms."""
+        """Make a record durable. Raises `AuditUnavailable`; for an intent or a denial after 250 ms.
+
+        A closing record is written once it was handed over, so the caller never hands over a second one.
+        """
         ...
 
 

@@ -8,8 +8,9 @@ Invariants
 3. Another destination is tried only before the first byte has reached the client, only from the same
    permit, and never after a refusal of the request itself.
 4. Whatever happens, the connection is closed, the reservation settled and one closing record
-   written, in a `finally` that is shielded from cancellation and bounded in time.
-5. When the client goes, the exchange is cancelled at once, in every window.
+   written, in a `finally` that is shielded from cancellation and bounded in time. There is never a
+   second closing record: what was handed to the log is written, however late.
+5. When the client goes or stalls, the exchange is ended at once, in every window, the last bytes included.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from gateway.errors import (
     AuditUnavailable,
     Refusal,
     UpstreamFailed,
-    UpstreamRejected,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from gateway.pipeline import records
 from gateway.pipeline.admit import Walk
+from gateway.pipeline.failover import may_try_next
 from gateway.pipeline.ports import AnswerEncoder, AnswerGate, UpstreamAnswer
 from gateway.pipeline.records import Outcome
 from gateway.snapshot import Snapshot
@@ -65,6 +66,7 @@ class Relay:
         "_is_open",
         "_is_sealed",
         "_is_sealing",
+        "_is_settled",
         "_is_started",
         "_latency_us",
         "_outcome",
@@ -98,8 +100,9 @@ class Relay:
         self._chars_in = 0
         self._is_open = False  # a destination may have accepted the request
         self._is_started = False  # the response start has been sent
-        self._is_sealing = False
-        self._is_sealed = False
+        self._is_sealing = False  # the closing record is on its way; the client's leaving is ignored
+        self._is_sealed = False  # the closing record was handed over; there is no other
+        self._is_settled = False
         self._cause: str | None = None
         self._sending_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -166,7 +169,7 @@ class Relay:
                 # A destination that accepted the request and then was silent may still charge for it.
                 self._is_open = isinstance(refusal, UpstreamTimeout)
                 self._outcome.attempts.append((place.name, refusal.code))
-                if position + 1 == len(places) or not _may_try_next(refusal):
+                if position + 1 == len(places) or not may_try_next(refusal):
                     raise
             else:
                 self._outcome.attempts.append((place.name, "answered"))
@@ -209,6 +212,7 @@ class Relay:
     async def _send_events(self, events: list[StreamEvent]) -> None:
         data = self._encoder.encode(events)
         if data:
+            self._outcome.bytes_out += len(data)
             await self._send_bytes(data, more=True)
 
     async def _send_bytes(self, data: bytes, *, more: bool) -> None:
@@ -222,7 +226,6 @@ class Relay:
             await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         await self._send({"type": "http.response.body", "body": data, "more_body": more})
         self._sending_since = 0.0
-        self._outcome.bytes_out += len(data)
 
     def _headers(self) -> list[tuple[bytes, bytes]]:
         admitted = self._admitted
@@ -244,17 +247,22 @@ class Relay:
         self._outcome.phase = Phase.COMPLETED
         self._outcome.reason_code = "completed"
         self._outcome.status = 200
+        data = self._encoder.encode(self._held) + self._encoder.end()
+        self._outcome.bytes_out += len(data)
         await self._seal()
-        await self._send_bytes(self._encoder.encode(self._held) + self._encoder.end(), more=False)
+        await self._settle()
+        self._is_sealing = False
+        await self._send_bytes(data, more=False)
+        self._is_sealing = True  # the answer is whole: what the server now says of the client is no news
 
     async def _refuse(self, refusal: Refusal) -> None:
         """Seal as aborted and tell the client, as an HTTP error or in-band."""
         self._abort(refusal.code, refusal.http_status, type(refusal).__name__)
-        if not self._is_sealed:
-            try:
-                await self._seal()
-            except AuditUnavailable as failure:
-                refusal = failure
+        try:
+            await self._seal()
+        except AuditUnavailable as failure:
+            refusal = failure
+        await self._settle()
         try:
             async with asyncio.timeout(self._walk.write_timeout_seconds):
                 if self._is_started:
@@ -284,8 +292,10 @@ class Relay:
         outcome.is_client_gone = status == 499
 
     async def _seal(self) -> None:
-        """Write the closing record and settle, once. Raises `AuditUnavailable`."""
-        self._is_sealing = True
+        """Hand the one closing record over and wait for it. Raises `AuditUnavailable`. Idempotent."""
+        if self._is_sealed:
+            return
+        self._is_sealing = self._is_sealed = True
         outcome = self._outcome
         outcome.filters = self._filter.actions
         outcome.tool_calls = self._filter.calls
@@ -296,11 +306,30 @@ class Relay:
             outcome.usage = self._estimated_usage()
         self._mark("total")
         record = records.ending(self._admitted, outcome, tuple(self._latency_us))
-        await self._walk.journal.record(record)
-        self._is_sealed = True
-        await self._walk.limiter.settle(self._admitted.reservation, outcome.usage)
         name = outcome.destination.name if outcome.destination else "none"
+        try:
+            async with asyncio.timeout(self._walk.seal_timeout_seconds):
+                await self._walk.journal.record(record)
+        except (TimeoutError, AuditUnavailable):
+            self._walk.observe("abandoned", "audit-unavailable", name, self._latency_us[-1][1])
+            raise AuditUnavailable(
+                "The audit log cannot take the end of this answer just now. Try again later."
+            ) from None
         self._walk.observe(outcome.phase.value, outcome.reason_code, name, self._latency_us[-1][1])
+
+    async def _settle(self) -> None:
+        """Settle the reservation, once; a fault of the limiter is no fault of the answer."""
+        if self._is_settled:
+            return
+        self._is_settled = True
+        settling = asyncio.ensure_future(
+            self._walk.limiter.settle(self._admitted.reservation, self._outcome.usage)
+        )
+        try:
+            await asyncio.shield(settling)
+        except Exception as fault:  # noqa: BLE001
+            # The lease heals the slot; the tokens stay spent, which is the safe side.
+            self._walk.report_fault("settling failed", fault)
 
     def _estimated_usage(self) -> Usage:
         """What a destination will charge when it did not say: the prompt and the text that came."""
@@ -308,8 +337,8 @@ class Relay:
         return Usage(prompt_tokens, self._walk.tokens_of_chars(self._chars_in), source="estimate")
 
     async def _finish(self) -> None:
-        """Close and seal, shielded from cancellation and bounded."""
-        if self._is_sealed and self._answer is None:
+        """Close, seal and settle, shielded from cancellation and bounded."""
+        if self._is_settled and self._answer is None:
             return
         await asyncio.shield(asyncio.ensure_future(self._finish_bounded()))
 
@@ -318,8 +347,8 @@ class Relay:
             async with asyncio.timeout(self._walk.seal_timeout_seconds):
                 if self._answer is not None:
                     await self._answer.close(is_faulty=self._outcome.error_class == UpstreamFailed.__name__)
-                if not self._is_sealed:
-                    await self._seal_late()
+                await self._seal_late()
+                await self._settle()
         except TimeoutError as fault:
             self._walk.report_fault("sealing took too long", fault)
 
@@ -329,8 +358,6 @@ class Relay:
         except AuditUnavailable as fault:
             # The intent stays open in the log; start-up closes it as abandoned.
             self._walk.report_fault("closing record not written", fault)
-            await self._walk.limiter.settle(self._admitted.reservation, self._outcome.usage)
-            self._walk.observe("abandoned", "audit-unavailable", "none", self._latency_us[-1][1])
 
     # -- watching ----------------------------------------------------------------------------------
 
@@ -350,8 +377,8 @@ class Relay:
         since = self._sending_since
         if since and time.monotonic() - since > self._walk.write_timeout_seconds:
             self._interrupt("client-stalled")
-            return
-        self._arm_stall_timer()
+        if self._cause is None:
+            self._arm_stall_timer()
 
     def _interrupt(self, cause: str) -> None:
         if self._is_sealing or self._cause is not None or self._task is None:
@@ -361,16 +388,6 @@ class Relay:
 
     def _mark(self, stage: str) -> None:
         self._latency_us.append((stage, (time.perf_counter_ns() - self._started_ns) // 1000))
-
-
-def _may_try_next(refusal: Refusal) -> bool:
-    """Whether another destination of the permit may be asked after this refusal."""
-    if isinstance(refusal, UpstreamRejected):
-        # A refusal of the request itself is never routed around; a provider's 429 says "not now".
-        return refusal.upstream_status == 429
-    if isinstance(refusal, UpstreamTimeout):
-        return refusal.code == "upstream-connect-timeout"
-    return isinstance(refusal, UpstreamUnavailable | UpstreamFailed)
 
 
 async def _drain(chunks: AsyncIterator[bytes]) -> None:

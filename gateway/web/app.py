@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 from litestar import Litestar, Request, get, post
@@ -24,6 +25,7 @@ from litestar.types import ASGIApp
 
 from gateway.assembly import Gateway, problem
 from gateway.dialects.openai_errors import model_body, models_body
+from gateway.domain.request import RawRequest
 from gateway.errors import (
     MethodNotAllowed,
     NotFound,
@@ -50,22 +52,35 @@ async def chat_completions(request: AnyRequest) -> ASGIApp:
         overload = NotReady("The gateway is at its limit just now. Try again.", retry_after_seconds=1)
         gateway.note_refusal(overload, request_id)
         return ProblemReply(overload, request_id)
-    gateway.enter()
-    reply: ASGIApp | None = None
     try:
         found = receive.read_headers(request.scope["headers"])
         receive.check_query(request.scope["query_string"])
         receive.check_media(found)
-        body = await _body(request, gateway.settings.server.body_timeout_seconds)
         peer = request.client.host if request.client else "unknown"
-        raw = receive.raw_request(request_id, "chat.completions", found, body, peer, started_ns)
-        snapshot = gateway.walk.snapshots.current
-        admitted = await admit(gateway.walk, snapshot, raw)
-        created_seconds = raw.received_at_us // 1_000_000
-        reply = gateway.leaving(Relay(gateway.walk, snapshot, admitted, started_ns, created_seconds))
+        head = receive.raw_request(request_id, "chat.completions", found, b"", peer, started_ns)
+        # Before the body: a stranger must not hold a place by sending one slowly. The walk asks again.
+        await gateway.walk.authenticator.authenticate(head)
     except Refusal as refusal:
         gateway.note_refusal(refusal, request_id)
         return ProblemReply(refusal, request_id)
+    return await _walk(request, gateway, head)
+
+
+async def _walk(request: AnyRequest, gateway: Gateway, head: RawRequest) -> ASGIApp:
+    """Read the body of an authenticated caller and admit the request; it counts as in flight from here."""
+    gateway.enter()
+    reply: ASGIApp | None = None
+    try:
+        body = await _body(request, gateway.settings.server.body_timeout_seconds)
+        raw = replace(head, body=body)
+        snapshot = gateway.walk.snapshots.current
+        admitted = await admit(gateway.walk, snapshot, raw)
+        created_seconds = raw.received_at_us // 1_000_000
+        relay = Relay(gateway.walk, snapshot, admitted, raw.received_mono_ns, created_seconds)
+        reply = gateway.leaving(relay)
+    except Refusal as refusal:
+        gateway.note_refusal(refusal, head.request_id)
+        return ProblemReply(refusal, head.request_id)
     finally:
         if reply is None:
             gateway.leave()
