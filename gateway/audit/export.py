@@ -9,13 +9,17 @@ Invariants
 2. Rows are proven against a signed checkpoint. Records that no checkpoint covers yet are not exported;
    the manifest counts them.
 3. The manifest names the signing key by its id only: whom to trust is the examiner's own knowledge.
+4. Nothing can be added: a row and the manifest hold exactly the members written here, once, in this order
+   and spelling. What a reader of JSON could read otherwise than this check does not verify.
+5. `created` and `unsigned_count` are the exporter's word, and no signature covers them.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -30,6 +34,7 @@ RECORDS_NAME = "records.jsonl"
 MANIFEST_NAME = "manifest.json"
 
 _RECORD_MARK = b',"record":'
+_CREATED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +96,18 @@ def export_rows(source: LogSource, size: int) -> Iterator[bytes]:
         leaves.append(leaf_hash(stored))
     proofs = ProofTree(leaves)
     for seq, stored in zip(range(size), stored_records(source), strict=False):
-        path = [b64encode(node).decode() for node in proofs.inclusion(seq)]
-        head = json.dumps({"seq": seq, "leaf": leaves[seq].hex(), "proof": path}, separators=(",", ":"))
-        yield head[:-1].encode() + _RECORD_MARK + stored + b"}\n"
+        yield _row(seq, leaves[seq], proofs.inclusion(seq), stored)
+
+
+def _row(seq: int, leaf: bytes, proof: Sequence[bytes], stored: bytes) -> bytes:
+    path = [b64encode(node).decode() for node in proof]
+    head = json.dumps({"seq": seq, "leaf": leaf.hex(), "proof": path}, separators=(",", ":"))
+    return head[:-1].encode() + _RECORD_MARK + stored + b"}\n"
 
 
 def verify_export(manifest: str, rows: Iterable[bytes], trust: Trust) -> Report:
-    """Report on an export: every row proven, none missing, the checkpoint signed by a trusted key."""
+    """Report on an export: every row proven, none missing, the checkpoint signed by a trusted key, and the
+    manifest saying what is here (invariant 4)."""
     report = Report()
     signed, fault = _checkpoint(manifest, trust)
     if signed is None:
@@ -106,6 +116,7 @@ def verify_export(manifest: str, rows: Iterable[bytes], trust: Trust) -> Report:
     point = signed.checkpoint
     report.origin, report.last, report.checkpoint_count = point.origin, signed, 1
     seq = 0
+    digest = sha256()
     for row in rows:
         leaf = None if seq >= point.size else _proven_leaf(row, seq, signed)
         if leaf is None:
@@ -113,12 +124,15 @@ def verify_export(manifest: str, rows: Iterable[bytes], trust: Trust) -> Report:
                 Finding("bad-row", seq, RECORDS_NAME, None, f"row {seq} is not record {seq} of the log")
             )
             return report
+        digest.update(row)
         report.tree.push(leaf)
         seq += 1
     if seq != point.size:
         report.findings.append(
             Finding("truncated", seq, RECORDS_NAME, None, f"{point.size} records were signed, {seq} are here")
         )
+    elif detail := _untrue(manifest, signed, seq, digest.hexdigest()):
+        report.findings.append(Finding("bad-manifest", seq, MANIFEST_NAME, None, detail))
     report.signed_tree = report.tree.copy()
     return report
 
@@ -135,7 +149,7 @@ def _checkpoint(manifest: str, trust: Trust) -> tuple[SignedCheckpoint | None, N
     malformed = NoteFault("malformed-checkpoint", "the manifest holds no checkpoint")
     try:
         tree = json.loads(manifest)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None, malformed
     match tree:
         case {"format": "tidegate-export/1", "checkpoint": str(note)}:
@@ -148,17 +162,39 @@ def _checkpoint(manifest: str, trust: Trust) -> tuple[SignedCheckpoint | None, N
     return (signed, malformed) if fault is None else (None, fault)
 
 
+def _untrue(manifest: str, signed: SignedCheckpoint, count: int, records_sha256: str) -> str:
+    """What the manifest says that is not so of these proven rows, or nothing.
+
+    It is written anew from what was checked and compared, so that no member goes unread.
+    """
+    told = json.loads(manifest)
+    unsigned, created = told.get("unsigned_count"), told.get("created")
+    if type(unsigned) is not int or unsigned < 0:
+        return "unsigned_count: expected an integer from 0 on"
+    if not isinstance(created, str) or _CREATED.fullmatch(created) is None:
+        return "created: expected a time such as 2026-12-01T00:00:00Z"
+    due = Manifest(signed, count, unsigned, created, records_sha256).encode()
+    if manifest == due:
+        return ""
+    for name, value in json.loads(due).items():
+        if name not in told or told[name] != value:
+            return f"{name}: expected what the rows and the checkpoint say"
+    return "expected the members that an export writes, each once, as it writes them"
+
+
 def _proven_leaf(row: bytes, seq: int, signed: SignedCheckpoint) -> bytes | None:
     """Leaf hash of a row that holds, else None."""
-    head, mark, tail = row.rstrip(b"\n").partition(_RECORD_MARK)
-    if not mark or not tail.endswith(b"}"):
+    head, mark, tail = row.partition(_RECORD_MARK)
+    if not mark or not tail.endswith(b"}\n"):
         return None
-    leaf = leaf_hash(tail[:-1])
+    stored = tail[:-2]
+    leaf = leaf_hash(stored)
     try:
-        facts = json.loads(head + b"}")
-        proof = [b64decode(node, validate=True) for node in facts["proof"]]
-        is_here = facts["seq"] == seq and facts["leaf"] == leaf.hex()
-    except (ValueError, KeyError, TypeError):
+        proof = [b64decode(node, validate=True) for node in json.loads(head + b"}")["proof"]]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    # fail-closed: a row that says anything else, or the same in other words, can tell a reader another story.
+    if row != _row(seq, leaf, proof, stored):
         return None
     point = signed.checkpoint
-    return leaf if is_here and verify_inclusion(leaf, seq, point.size, proof, point.root) else None
+    return leaf if verify_inclusion(leaf, seq, point.size, proof, point.root) else None

@@ -20,7 +20,8 @@ class Finding:
     forger can move the place where a change shows, but not the size up to which a signed root holds.
 
     `code` is one of frame-damage, broken-chain, wrong-record, malformed-checkpoint, bad-signature,
-    rogue-signature, inconsistent-checkpoint, missing-checkpoint, truncated, no-checkpoint, bad-row.
+    rogue-signature, inconsistent-checkpoint, missing-checkpoint, truncated, no-checkpoint, bad-row,
+    bad-manifest.
     `offset` is a byte offset in `file`, None where there is none.
     """
 

@@ -84,6 +84,69 @@ def test_a_malformed_row_is_found(row: bytes) -> None:
     assert [(f.code, f.index) for f in report.findings] == [("bad-row", 0)]
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b'{"seq":', b'{"record":{"phase":"denied"},"seq":'),
+        (b'{"seq":', b'{"record" : {"phase":"denied"},"seq":'),
+        (b'{"seq":', b'{"note":"sent to another place","seq":'),
+        (b'{"seq":', b'{"seq":9,"seq":'),
+        (b'{"seq":', b'{ "seq":'),
+        (b',"record":', b',"note":1,"record":'),
+        (b',"record":', b',"record":{},"record":'),
+        (b"}\n", b',"record":{}}\n'),
+        (b"}\n", b"}"),
+        (b"}\n", b"}\r\n"),
+        (b"}\n", b"} \n"),
+        (b'="]', b'=",""]'),
+    ],
+)
+def test_a_row_that_says_anything_beside_its_record_is_found(old: bytes, new: bytes) -> None:
+    first, last = _ROWS[3].split(old, 1) if old != b"}\n" else (_ROWS[3][:-2], b"")
+    report = _check([*_ROWS[:3], first + new + last, *_ROWS[4:]])
+    assert [(f.code, f.index) for f in report.findings] == [("bad-row", 3)]
+
+
+def test_a_proof_spelt_otherwise_is_found() -> None:
+    """The last character of base64 before a padding has bits that say nothing."""
+    at = _ROWS[3].index(b'="')
+    letter = _ROWS[3][at - 1 : at]
+    assert b64decode(b"AA" + letter + b"=") == b64decode(b"AA" + bytes([letter[0] + 1]) + b"=")
+    row = _ROWS[3][: at - 1] + bytes([letter[0] + 1]) + _ROWS[3][at:]
+    assert [f.code for f in _check([*_ROWS[:3], row, *_ROWS[4:]]).findings] == ["bad-row"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("count", 99),
+        ("count", None),
+        ("origin", "tidegate/other/0"),
+        ("records_sha256", "0" * 64),
+        ("size", 3),
+        ("root", "00"),
+        ("first_seq", 1),
+        ("record_schema", "audit/2"),
+        ("signed_by", []),
+        ("verify_with", "true"),
+        ("unsigned_count", -1),
+        ("unsigned_count", True),
+        ("created", "yesterday"),
+        ("note", "all is well"),
+    ],
+)
+def test_a_manifest_that_says_otherwise_is_found(name: str, value: object) -> None:
+    tree = {**json.loads(_manifest()), name: value}
+    report = _check(_ROWS, json.dumps(tree, indent=2) + "\n")
+    assert [(f.code, f.index) for f in report.findings] == [("bad-manifest", len(_ROWS))]
+    assert report.signed_tree.size == len(_ROWS)
+
+
+def test_a_manifest_that_says_something_twice_is_found() -> None:
+    told = _manifest().replace('{\n  "format"', '{\n  "count": 99,\n  "format"')
+    assert [finding.code for finding in _check(_ROWS, told).findings] == ["bad-manifest"]
+
+
 def test_a_row_more_than_was_signed_is_found() -> None:
     report = _check([*_ROWS, _ROWS[-1]])
     assert [(f.code, f.index) for f in report.findings] == [("bad-row", len(_ROWS))]
@@ -99,7 +162,14 @@ def test_a_manifest_signed_by_a_rogue_key_is_found() -> None:
 
 @pytest.mark.parametrize(
     "manifest",
-    ["", "[]", "{}", '{"format":"tidegate-export/1","checkpoint":"x"}', '{"format":"tidegate-export/1"}'],
+    [
+        "",
+        "[]",
+        "[" * 100_000,
+        "{}",
+        '{"format":"tidegate-export/1","checkpoint":"x"}',
+        '{"format":"tidegate-export/1"}',
+    ],
 )
 def test_a_malformed_manifest_is_found(manifest: str) -> None:
     report = _check(_ROWS, manifest)
