@@ -14,6 +14,7 @@ instead of 474 (measured 2026-11, see docs/adr).
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -45,6 +46,8 @@ _ERROR_BODY_BYTES = 64 * 1024
 _BROKEN = (httpx.TransportError, aiohttp.ClientError)
 #: Below the 5 s after which uvicorn-based servers (vLLM) close an idle connection.
 _KEEPALIVE_SECONDS = 4.0
+#: What an id of a provider's request may look like: no spaces, so no prose.
+_PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +94,7 @@ class OpenAnswer:
         self, destination: Destination, line: _Line, response: httpx.Response, started: float
     ) -> None:
         self.destination = destination
-        self.upstream_request_id = _printable(response.headers.get("x-request-id"))
+        self.upstream_request_id = plain_id(response.headers.get("x-request-id"))
         self._line = line
         self._deadlines = line.endpoint.deadlines
         self._response = response
@@ -349,8 +352,7 @@ def _line(endpoint: Endpoint, user_agent: str) -> _Line:
     return _Line(endpoint, url, AiohttpTransport(client=session, trust_env=False), headers)
 
 
-def _printable(value: str | None) -> str | None:
-    """An id of a provider when it is short and plain, else None."""
-    if value is None or not value.isascii() or not value.isprintable():
-        return None
-    return value[:128]
+def plain_id(value: str | None) -> str | None:
+    """An id of a provider when it is one plain word of at most 128 characters, else None."""
+    # fail-closed: the provider chooses it and records keep it, so it cannot be a sentence.
+    return value if value is not None and _PLAIN_ID.fullmatch(value) else None

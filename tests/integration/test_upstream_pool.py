@@ -20,7 +20,7 @@ from gateway.domain.secret import Secret
 from gateway.errors import Refusal, UpstreamFailed, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
 from gateway.pipeline.admit import admit
 from gateway.upstream.deadlines import Deadlines
-from gateway.upstream.pool import ConnectionPool, Endpoint
+from gateway.upstream.pool import ConnectionPool, Endpoint, plain_id
 from tests.fakes.fault_standin import read_log
 from tests.fakes.rooms import Rooms, raw_request
 from tests.fakes.stack import Child, free_port, start_child
@@ -250,6 +250,19 @@ async def test_cancelling_before_the_header_drops_the_connection_at_once(faults:
         while not any(entry["event"] == "client-closed" for entry in read_log(faults.log)):
             assert time.monotonic() - left_at < 1
             await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize("told", ["req_0a1b.C-2:3", "x", "a" * 128])
+async def test_a_plain_id_of_the_provider_is_kept(told: str) -> None:
+    assert plain_id(told) == told
+
+
+@pytest.mark.parametrize(
+    "told",
+    [None, "", "a" * 129, "the card is 4539 5787 6362 1486", "id\n", "\u00efd", "a/b", '"id"', "id\n\n"],
+)
+async def test_an_id_that_could_be_a_sentence_is_not_kept(told: str | None) -> None:
+    assert plain_id(told) is None
 
 
 async def test_only_own_headers_and_the_credential_are_sent(faults: Faults, tmp_path: Path) -> None:
