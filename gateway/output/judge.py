@@ -69,6 +69,10 @@ class Judge:
         """Start the budget of one event with `size` characters."""
         self._left_ns = self._budget_ns * (1 + size // BUDGET_CHARS)
 
+    def extend(self, size: int) -> None:
+        """Add the budget of `size` characters that belong to the event and are no part of its text."""
+        self._left_ns += self._budget_ns * (1 + size // BUDGET_CHARS)
+
     def scan(self, text: str, start: int = 0, is_json: bool = False) -> list[Mask]:
         """Masks of `text` that end behind `start`; JSON is also read through its escapes."""
         findings = self._ask(text)

@@ -4,7 +4,9 @@ Invariants
 1. Released text per (choice, channel, tool call) does not depend on how it was cut into deltas.
 2. After `OutputBlocked` the filter is dead: every later call raises it again.
 3. A choice's `Finish` comes after all of its text; after a stop nothing of the choice follows.
-4. logprobs pass only with exactly the text that they describe, released unmodified as one delta.
+4. logprobs pass only with exactly the text that they describe, released unmodified as one delta, and
+   when nothing is found in the alternatives that they tell.
+5. The names that a provider gives to an answer pass only in the shape of a name, and scanned.
 """
 
 from __future__ import annotations
@@ -30,13 +32,16 @@ from gateway.domain.stream import (
 from gateway.errors import OutputBlocked
 from gateway.output.hold import Hold
 from gateway.output.judge import Find, Judge, Mask, blocked
-from gateway.output.logprobs import describes
+from gateway.output.logprobs import beside
 from gateway.output.pieces import Piece
 from gateway.output.rules import Action, OutputProfile
 
 #: Texts of one answer (choices times channels and tool calls); more is no answer.
 MAX_TEXTS = 512
 _PRINTABLE = re.compile(r"[\x20-\x7e]{0,256}")
+# Ids, models (`org/model`, `ft:model:org::id`), and fingerprints of a backend (`fp_44709d6fcb`).
+_ID = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}")
+_FINGERPRINT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 _Key = tuple[int, Channel, int]
 
@@ -215,21 +220,31 @@ class StreamFilter:
         if is_last:
             text.waiting.clear()
 
-    @staticmethod
-    def _checked(event: TextDelta) -> TextDelta:
-        """The delta, without its logprobs when they say more than its text."""
-        if event.logprobs is None or describes(event.logprobs, event.text):
+    def _checked(self, event: TextDelta) -> TextDelta:
+        """The delta, without its logprobs when they say more than its text, or something to be masked."""
+        if event.logprobs is None:
+            return event
+        told = beside(event.logprobs, event.text)
+        if told is not None and not self._is_found(told):
             return event
         return TextDelta(event.choice, event.channel, event.text, event.tool)
+
+    def _is_found(self, text: str) -> bool:
+        """Whether a rule is about something in a text beside the answer's own; counts it."""
+        if not text:
+            return False
+        self._judge.extend(len(text))
+        masks = self._judge.scan(text)
+        for mask in masks:
+            self._count(mask)
+        return bool(masks)
 
     # --- other events ----------------------------------------------------------------------------------
 
     def _other(self, event: StreamEvent) -> tuple[StreamEvent, ...]:
         match event:
             case AnswerStart():
-                for value in (event.id, event.model, event.system_fingerprint or ""):
-                    _short(value)
-                return (event,)
+                return (self._start(event),)
             case RoleDelta():
                 _short(event.role)
                 return () if event.choice in self._stopped else (event,)
@@ -245,6 +260,18 @@ class StreamFilter:
                 return self._delta(event)
             case _:
                 assert_never(event)
+
+    def _start(self, event: AnswerStart) -> AnswerStart:
+        """The facts of the answer, without those that have no shape of a name or hold a finding."""
+        told = (event.id, event.model, event.system_fingerprint or "")
+        for value in told:
+            _short(value)
+        shapes = (_ID, _ID, _FINGERPRINT)
+        kept = [
+            value if shape.fullmatch(value) and not self._is_found(value) else ""
+            for value, shape in zip(told, shapes, strict=True)
+        ]
+        return AnswerStart(kept[0], kept[1], event.created_seconds, kept[2] or None)
 
     def _tool(self, event: ToolCallStart) -> tuple[StreamEvent, ...]:
         if event.choice in self._finished:
@@ -270,7 +297,7 @@ class StreamFilter:
             return tuple(events)
         self._finished.add(event.choice)
         _short(event.reason)
-        if event.stop_reason is not None and self._judge.scan(event.stop_reason):
+        if event.stop_reason is not None and self._judge.scan(event.stop_reason, is_json=True):
             event = replace(event, stop_reason=None)
         return (*events, event)
 

@@ -257,6 +257,33 @@ def test_logprobs_that_say_more_than_their_text_are_dropped() -> None:
     assert new_filter().feed(_with_logprobs("", "4111")) == (delta(""),)
 
 
+def _with_alternative(token: str, **more: object) -> TextDelta:
+    row = {"token": "Hello", "logprob": -1.0, "top_logprobs": [{"token": token, "logprob": -2.0, **more}]}
+    return TextDelta(0, Channel.CONTENT, "Hello", -1, JsonText(json.dumps({"content": [row]})))
+
+
+@pytest.mark.parametrize(
+    "event", [_with_alternative(CARD), _with_alternative("token:1", bytes=list(CARD.encode()))]
+)
+def test_logprobs_with_a_finding_in_an_alternative_are_dropped(event: TextDelta) -> None:
+    filter_ = new_filter()
+    assert filter_.feed(event) == (delta("Hello"),)
+    assert filter_.actions == (FilterAction(RULE, "redact", "card", 1),)
+    with pytest.raises(OutputBlocked):
+        new_filter(_profile(Action.BLOCK)).feed(event)
+
+
+def test_logprobs_with_plain_alternatives_pass_and_their_scan_has_a_budget_of_its_own() -> None:
+    event = _with_alternative(" Hello there")
+    assert new_filter(budget_ns=1).feed(event) == (event,)
+
+
+def test_finding_over_the_alternatives_of_one_rank_drops_the_logprobs() -> None:
+    rows = [{"token": "a", "top_logprobs": [{"token": part}]} for part in CARD.split()]
+    event = TextDelta(0, Channel.CONTENT, "aaaa", -1, JsonText(json.dumps({"content": rows})))
+    assert new_filter().feed(event) == (delta("aaaa"),)
+
+
 def test_stop_releases_the_beginning_of_its_delta_without_logprobs() -> None:
     filter_ = new_filter(_profile(Action.STOP))
     released = _feed(filter_, _with_logprobs(f"My card is {CARD}."), Finish(0, "stop"))
@@ -300,6 +327,26 @@ def test_short_strings_of_a_provider_that_are_not_printable_ascii_block(event: S
     assert caught.value.detail == "provider-string"
 
 
+@pytest.mark.parametrize("told", [CARD.replace(" ", ""), "a b", "", "x" * 65, "card=4", "a/b", "fp:1"])
+def test_fingerprint_with_a_finding_or_of_another_shape_is_dropped(told: str) -> None:
+    assert new_filter().feed(AnswerStart("a", "moe", 1, told)) == (AnswerStart("a", "moe", 1),)
+
+
+@pytest.mark.parametrize("told", [CARD.replace(" ", ""), CARD, "a b", "x" * 129])
+def test_id_and_model_with_a_finding_or_of_another_shape_are_emptied(told: str) -> None:
+    assert new_filter().feed(AnswerStart(told, "moe", 1)) == (AnswerStart("", "moe", 1),)
+    assert new_filter().feed(AnswerStart("id", told, 1)) == (AnswerStart("id", "", 1),)
+
+
+def test_finding_in_a_name_is_counted_and_may_block() -> None:
+    filter_ = new_filter()
+    start = AnswerStart("a", "moe", 1, CARD.replace(" ", "-"))
+    filter_.feed(start)
+    assert filter_.actions == (FilterAction(RULE, "redact", "card", 1),)
+    with pytest.raises(OutputBlocked):
+        new_filter(_profile(Action.BLOCK)).feed(start)
+
+
 def test_tool_name_with_a_finding_blocks() -> None:
     with pytest.raises(OutputBlocked) as caught:
         new_filter().feed(ToolCallStart(0, 0, "call_1", "mail_alice@corp.org"))
@@ -320,5 +367,6 @@ def test_tool_id_with_a_blocking_finding_blocks() -> None:
 
 
 def test_stop_reason_with_a_finding_is_dropped() -> None:
-    event = Finish(0, "stop", JsonText(f'"{CARD}"'))
-    assert new_filter().feed(event) == (Finish(0, "stop", None),)
+    told = (f'"{CARD}"', '"\\u0034111 1111 1111 1111"')
+    for event in (Finish(0, "stop", JsonText(text)) for text in told):
+        assert new_filter().feed(event) == (Finish(0, "stop", None),)
