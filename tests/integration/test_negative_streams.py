@@ -332,6 +332,12 @@ def test_a_secret_cut_by_the_network_at_every_byte_is_masked_too(rig: Rig) -> No
         assert secret.encode() not in answer.body
 
 
+PAY = {
+    "type": "function",
+    "function": {"name": "pay", "parameters": {"type": "object", "properties": {"to": {"type": "string"}}}},
+}
+
+
 @pytest.mark.parametrize(
     "channel", ["content", "reasoning_content", "reasoning", "refusal", "tool_calls", "second-choice"]
 )
@@ -350,7 +356,8 @@ def test_a_secret_is_masked_in_every_channel(rig: Rig, channel: str) -> None:
         body += [sse({name: half}, index=index) for half in halves]
     body += [sse({}, "stop", index=number) for number in range(index + 1)]
     with fault(rig, "raw", pieces=pieces(*body, b"data: [DONE]\n\n")) as seen:
-        answer = ask(rig, stream=True, n=index + 1)
+        more = {"tools": [PAY]} if channel == "tool_calls" else {}
+        answer = ask(rig, stream=True, n=index + 1, **more)
     assert_clean(answer, seen, stream=True)
     assert b"[redacted:iban]" in answer.body
     for part in (secret[9:], secret[4:9]):
