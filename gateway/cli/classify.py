@@ -28,8 +28,11 @@ _SHOWN = 2
 
 @click.command()
 @click.argument("file", type=click.Path(allow_dash=True, path_type=Path), default="-")
-@click.option("--policy", type=click.Path(exists=True, file_okay=False, path_type=Path),
-              help="Policy folder whose detectors.yaml counts too.")
+@click.option(
+    "--policy",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Policy folder whose detectors.yaml counts too.",
+)
 @click.option("--engine", type=click.Choice(["hyperscan", "re2"]), default="hyperscan", show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object instead of a table.")
 def classify(file: Path, policy: Path | None, engine: str, as_json: bool) -> None:  # fmt: skip

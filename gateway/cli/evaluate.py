@@ -39,7 +39,9 @@ def evaluate() -> None:
 )
 @click.option("--json", "json_path", type=click.Path(path_type=Path), help="Also write the figures to FILE.")
 @click.option("--engine", type=click.Choice(["hyperscan", "re2"]), default="hyperscan", show_default=True)
-@click.option("--baseline", type=click.Choice(["presidio"]), help="Judge with this peer instead, if installed.")
+@click.option(
+    "--baseline", type=click.Choice(["presidio"]), help="Judge with this peer instead, if installed."
+)
 def sensitivity(files: tuple[Path, ...], json_path: Path | None, engine: str, baseline: str | None) -> None:
     """Recall and false alarms of the classifier on JSONL files (text, label, categories), also .gz."""
     try:

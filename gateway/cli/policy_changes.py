@@ -164,11 +164,12 @@ def show_tally(name: str, tally: Tally, ids: int) -> None:
         ("by tenant", tally.by_tenant()),
         ("by destination", tally.by_destination()),
     )
+    width = max((len(key) for _, group in groups for key in group), default=0)
     for title, group in groups:
         for key, subjects in group.items():
             shown = f"  {', '.join(subjects[:ids])}" if ids else ""
             more = ", …" if ids and len(subjects) > ids else ""
-            click.echo(f"  {title:<15} {key:<40} {len(subjects):>7}{shown}{more}")
+            click.echo(f"  {title:<15} {key:<{width}} {len(subjects):>7}{shown}{more}")
     for change in changes[:ids]:
         click.echo(f"  {change.subject}: {change.old.words} (rule {change.old.rule})")
         click.echo(f"  {' ' * len(change.subject)}  now {change.new.words} (rule {change.new.rule})")

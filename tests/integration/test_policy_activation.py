@@ -291,6 +291,25 @@ def test_the_state_reads_back(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == [STATE_NAME]
 
 
+def test_signatures_says_who_signed_and_ends_with_1_when_it_is_not_enough(bank: Office) -> None:
+    people = [f"--signer={name}={key}" for name, key in bank.people.items()]
+    result = bank.run("signatures", bank.folder, *people, "--required", 2)
+    assert result.exit_code == 0, result.output
+    assert "signed by checker, maker" in result.stdout
+    result = bank.run("signatures", bank.folder, people[0], "--required", 2)
+    assert result.exit_code == 1
+    assert "expected 2 signatures of trusted signers, found 1" in result.output
+    write(bank.folder, files(6))
+    assert "sign this folder again" in bank.run("signatures", bank.folder, *people).output
+
+
+def test_an_unsound_folder_cannot_be_signed(bank: Office) -> None:
+    write(bank.folder, {"routing.yaml": "id: broken\n"})
+    result = bank.run("sign", bank.folder, "--key", bank.root / "maker.pem", "--name", "maker")
+    assert result.exit_code == 1
+    assert "routing.yaml:1:1" in result.output
+
+
 # -- Kubernetes ------------------------------------------------------------------------------------
 
 
