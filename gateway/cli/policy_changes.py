@@ -17,9 +17,10 @@ from gateway.audit.store import StoredLog
 from gateway.errors import ConfigurationError
 from gateway.evaluation.replay import Recorded, Replay, compare_recorded, find, replay_records
 from gateway.policy.bundle import read_files
-from gateway.policy.compare import Change, Tally, compare_cases, differences
+from gateway.policy.compare import Change, Difference, Tally, compare_cases, differences, mapping_difference
 from gateway.policy.compile import compile_bundle
 from gateway.policy.compiled import CompiledPolicy
+from gateway.rollout.content import read_content
 
 FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:T\d{2}(?::\d{2}(?::\d{2}(?:\.\d{1,6})?Z?)?)?)?")
@@ -74,12 +75,12 @@ def recorded_request(directory: Path, request_id: str) -> Recorded:
 def diff_command(old: Path, new: Path, log: Path | None, ids: int, as_json: bool) -> None:
     """Say what NEW changes against OLD: parts of the files, cases, and recorded requests.
 
-    Both policies decide the cases of both folders. Recorded requests are decided by OLD and NEW alike, so
-    what the log says of the past does not matter here. Exit status: 0 no decision changes, 1 at least one
-    does, 2 a folder is refused.
+    Both policies decide the cases of both folders. Prompts and tool sets are compared by their bytes.
+    Recorded requests are decided by OLD and NEW alike, so what the log says of the past does not matter here.
+    Exit status: 0 no decision changes, 1 at least one does, 2 a folder is refused.
     """
     before, after = compiled(old, 2), compiled(new, 2)
-    parts = differences(before, after)
+    parts = (*differences(before, after), *_documents(old, new))
     tallies = {"cases": compare_cases(before, after)}
     if log is not None:
         tallies["recorded requests"] = compare_recorded(stored_records(log), before, after)
@@ -107,6 +108,17 @@ def diff_command(old: Path, new: Path, log: Path | None, ids: int, as_json: bool
     raise click.exceptions.Exit(1 if changes else 0)
 
 
+def _documents(old: Path, new: Path) -> tuple[Difference, ...]:
+    """Prompts, tool sets and channels that differ, by their files."""
+    try:
+        before, after = read_content(old).protocols, read_content(new).protocols
+    except ConfigurationError as error:
+        click.echo(f"refused\n  {error}", err=True)
+        raise click.exceptions.Exit(2) from None
+    found = mapping_difference("protocols", before, after)
+    return (found,) if found.added or found.removed or found.changed else ()
+
+
 @click.command(name="replay")
 @click.option("--audit", "log", type=FOLDER, required=True, help="An audit log's directory, or an export.")
 @click.option("--candidate", type=FOLDER, required=True, help="The policy folder to try.")
@@ -126,7 +138,8 @@ def replay_command(
 ) -> None:
     """Decide the recorded requests of a log again, under the policy of a folder, and count what changes.
 
-    No content is read; a record holds every fact that a rule can ask. A label is taken as it was recorded:
+    No content is read; a record holds every fact that a rule can ask. The log is not verified here:
+    `tidegate audit verify` does that. A label is taken as it was recorded:
     raising a tenant's floor shows, lowering it does not.
     """
     for name, value in (("--from", start), ("--to", end)):

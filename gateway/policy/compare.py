@@ -157,7 +157,7 @@ def differences(old: CompiledPolicy, new: CompiledPolicy) -> tuple[Difference, .
             {name: _meaning(policy_rule) for name, policy_rule in after.items()},
         ),
     ]
-    found = [_difference(part, a, b) for part, a, b in parts]
+    found = [mapping_difference(part, a, b) for part, a, b in parts]
     common = [name for name in after if name in before]
     if common != [name for name in before if name in after]:
         found.append(Difference("rule order", (), (), tuple(common)))
@@ -171,7 +171,8 @@ def _meaning(rule: object) -> tuple[object, ...]:
     return tuple(getattr(value, "source", value) for value in values)
 
 
-def _difference(part: str, old: Mapping[str, object], new: Mapping[str, object]) -> Difference:
+def mapping_difference(part: str, old: Mapping[str, object], new: Mapping[str, object]) -> Difference:
+    """Names that were added, removed and changed between two mappings."""
     return Difference(
         part,
         tuple(name for name in new if name not in old),

@@ -224,3 +224,11 @@ def test_explain_says_when_the_log_does_not_hold_the_request(candidate: Path, ex
     assert "no record of this request" in result.stderr
     assert run("explain", candidate, "--request", "req_7").exit_code == 2
     assert "Missing option '--model'" in run("explain", candidate, "--tenant", "demo").stderr
+
+
+def test_diff_names_prompts_that_differ(folder: Path, candidate: Path) -> None:
+    place = candidate / "protocols"
+    place.mkdir()
+    (place / "channels.yaml").write_text("greet: {stable: 1.0.0}\n")
+    result = run("diff", folder, candidate)
+    assert "  protocols: + channels.yaml" in result.stdout.splitlines()

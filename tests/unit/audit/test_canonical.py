@@ -6,6 +6,7 @@ import dataclasses
 import json
 import uuid
 
+import msgspec
 import pytest
 
 from gateway.audit.bench import sample_record
@@ -19,8 +20,9 @@ from gateway.audit.canonical import (
     seal,
     uuid7,
 )
+from gateway.audit.schema import RecordDoc
 from gateway.audit.verify import RECORD
-from gateway.domain.record import Phase, RequestRecord, RouteFact
+from gateway.domain.record import AskedFact, Phase, RequestRecord, RouteFact, ShadowFact
 
 CONTEXT = WriterContext("dep/replica/3", "1.2.3", "a" * 64, "boot-1")
 STAMP = Stamp("01a230dd-7979-7f13-9c59-f4ef069b00de", "2026-12-01T09:09:10.649830Z", 17)
@@ -131,3 +133,25 @@ def test_ids_are_uuids_of_version_7_in_order_of_time() -> None:
 
 def test_times_have_microseconds() -> None:
     assert rfc3339_us(5_000_042, "1970-01-01T00:00:05") == "1970-01-01T00:00:05.000042Z"
+
+
+def test_what_the_policy_was_asked_is_kept_and_defaults_are_left_out() -> None:
+    record = dataclasses.replace(
+        sample_record(Phase.ADMITTED, "req_1"),
+        asked=AskedFact(False, 10, 20, 1_796_000_000, attributes=(("purpose", "audit"),)),
+        shadow=ShadowFact("c" * 64, (), "no-rule", ()),
+    )
+    decision = json.loads(_stored(record))["decision"]
+    assert decision["asked"] == {
+        "at": 1_796_000_000,
+        "prompt_tokens": 10,
+        "output_tokens": 20,
+        "attributes": {"purpose": "audit"},
+    }
+    assert decision["shadow"] == {"sha256": "c" * 64, "denied": "no-rule"}
+
+
+def test_a_record_of_before_reads_as_one_without_these_facts() -> None:
+    tree = json.loads(_stored(sample_record(Phase.ADMITTED, "req_1")))
+    assert "asked" not in tree["decision"]
+    assert msgspec.json.decode(json.dumps(tree), type=RecordDoc).decision.asked is None  # type: ignore[union-attr]

@@ -8,7 +8,7 @@ import pytest
 from gateway.domain.admitted import Admitted
 from gateway.domain.label import Level
 from gateway.domain.limits import Exceeded
-from gateway.domain.record import Phase
+from gateway.domain.record import Phase, ShadowFact
 from gateway.errors import (
     AuditUnavailable,
     LimitExceeded,
@@ -169,3 +169,22 @@ async def test_an_attribute_that_the_policy_does_not_declare_is_refused_and_kept
     record = rooms.journal.records[0]
     assert record.asked is None
     assert "secret-words" not in repr(record)
+
+
+async def test_what_a_shadow_would_have_decided_is_recorded_and_changes_nothing() -> None:
+    rooms = Rooms()
+    said = ShadowFact("c" * 64, ("private-moe",), None, ("candidate",))
+    snapshot = replace(rooms.snapshot(), shadow=lambda facts, decision: said)
+    admitted = await admit(rooms.walk(), snapshot, raw_request(BODY))
+    assert [place.name for place in admitted.permit.destinations] == ["hosted-openai", "private-moe"]
+    assert rooms.journal.records[0].shadow == said
+    rooms = Rooms(level=Level.INTERNAL, configured=frozenset())
+    with pytest.raises(PolicyDenied):
+        await admit(rooms.walk(), replace(rooms.snapshot(), shadow=snapshot.shadow), raw_request(BODY))
+    assert rooms.journal.records[0].shadow == said
+
+
+async def test_without_a_shadow_nothing_of_it_is_recorded() -> None:
+    rooms = Rooms()
+    await _admit(rooms)
+    assert rooms.journal.records[0].shadow is None
