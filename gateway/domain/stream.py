@@ -28,7 +28,8 @@ class Channel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AnswerStart:
-    """Facts of the answer as a whole. `id` is the upstream's; `created_seconds` is Unix time."""
+    """Facts of the answer as a whole. `id` is the upstream's, and empty once filtered; `created_seconds` is
+    Unix time."""
 
     id: str
     model: str

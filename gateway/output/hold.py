@@ -5,21 +5,34 @@ Invariants
    that would be taken if the text came character by character.
 2. Prose is released at once. From the first character that prose would not have there, to the end of the
    token (and over single separators inside numbers in groups), text is held, then scanned with what was
-   released before it, then released or masked. Only a number of nine digits or more waits for `RIGHT` more
-   characters, because words behind it may say what it is.
+   released before it and the character that ended it, then released or masked. Only a number of nine digits
+   or more, or of capitals and digits mixed, waits for `RIGHT` more characters, because words behind it may
+   say what it is.
 3. At most `bound` characters are held. When they are not over by then, the older half is decided.
 4. A finding is masked from the first held character on; what prose could have too ("alice" before "@") is
    out already. So no finding leaves in full.
 5. The body of a PEM private key, and a token that begins like a key and is longer than `bound`, are
    swallowed from the moment they are known; their end is never waited for.
+6. What a detector finds when a quote, or the host of a URL, stands behind it is masked where the text ends
+   before them too.
+7. Behind a mail address, words are held until their ends: a password may stand beside it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 
 from gateway.output.json_text import Unescaped, bare_quote, unescape
 from gateway.output.judge import Judge, Mask
+from gateway.output.numbers import (
+    RIGHT,
+    is_short_name,
+    is_small_number,
+    may_be_named_later,
+    without_digits,
+    without_numbers,
+)
 from gateway.output.pieces import Piece, render, render_number, verbatim
 from gateway.output.shapes import (
     BREAK,
@@ -28,25 +41,24 @@ from gateway.output.shapes import (
     NEAR,
     PEM_BODY_WITHIN,
     PEM_END,
-    RIGHT,
+    PUTTY_BODY,
     Joint,
     first_trigger,
     fold,
     hides_in_escapes,
     is_long_key,
+    is_open_url,
     is_pem_body,
     is_plain,
-    is_short_name,
-    is_small_number,
     joint,
-    may_be_named_later,
     pem_header_end,
     token_before,
-    without_digits,
 )
 
 #: Longest piece worked on at once, so that copying stays linear in the text.
 _BLOCK = 2048
+#: Characters behind a mail address in which a password that belongs to it may begin.
+_PAIR_WITHIN = 8
 #: Released text is kept up to this, then cut to the last `LEFT` characters.
 _KEPT = 1024
 
@@ -66,7 +78,7 @@ class Hold:
     """
 
     __slots__ = (
-        "_armed", "_before", "_bound", "_held", "_is_json", "_judge", "_mode", "_quotes", "_raw",
+        "_armed", "_before", "_bound", "_held", "_is_json", "_judge", "_mode", "_paired", "_quotes", "_raw",
         "_seen",
     )  # fmt: skip
 
@@ -81,6 +93,7 @@ class Hold:
         self._before = 0  # characters of the same token before `_held`
         self._quotes = 0  # bare quotes so far, JSON only: odd is inside a string
         self._armed = 0  # characters in which the body of a private key may still begin
+        self._paired = 0  # characters in which the password beside a mail address may still begin
 
     @property
     def held_count(self) -> int:
@@ -89,7 +102,7 @@ class Hold:
 
     def passes(self, text: str) -> bool:
         """Take `text` as released and say so, or say no and take nothing. The fast path of prose."""
-        if self._mode is not _Mode.PROSE or self._armed:
+        if self._mode is not _Mode.PROSE or self._armed or self._paired:
             return False
         raw = self._raw
         whole = raw + text
@@ -115,7 +128,8 @@ class Hold:
         while self._held:
             held, self._held = self._held, ""
             end = self._end_of(held) or len(held)
-            self._decide(held[:end], held[end : end + RIGHT], pieces)
+            size = RIGHT if may_be_named_later(self._raw, held[:end]) else 1
+            self._decide(held[:end], held[end : end + size], pieces, is_end=end == len(held))
             rest = held[end:]
             while rest:
                 rest = self._step(rest, pieces)
@@ -142,7 +156,7 @@ class Hold:
         raw = self._raw + rest
         begin = len(self._raw)
         at = first_trigger(raw, begin, self._is_json)
-        if self._armed:
+        if self._armed or self._paired:
             at = self._first_word(raw, begin, at)
         end = len(raw) if at < 0 else at
         if end > begin:
@@ -157,9 +171,9 @@ class Hold:
         return raw[end:]
 
     def _first_word(self, raw: str, begin: int, at: int) -> int:
-        """Behind the header of a private key every word is held until it is no key."""
+        """Behind the header of a private key, or a mail address, every word is held until it is no secret."""
         end = len(raw) if at < 0 else at
-        for place in range(begin, min(end, begin + self._armed)):
+        for place in range(begin, min(end, begin + max(self._armed, self._paired))):
             if not BREAK.match(raw, place):
                 return place
         return at
@@ -168,6 +182,7 @@ class Hold:
         """Keep `text` as what stands to the left, for `size` decided characters."""
         self._raw = (self._raw + text)[-LEFT:]
         self._armed = max(0, self._armed - size)
+        self._paired = max(0, self._paired - size)
 
     # --- held text -------------------------------------------------------------------------------------
 
@@ -176,21 +191,18 @@ class Hold:
         view = self._held + rest[:room]
         rest = rest[room:]
         end = self._end_of(view)
-        if end and self._waits(view, end):
-            self._held = view
-            return rest
         if end:
+            size = RIGHT if may_be_named_later(self._raw, view[:end]) else 1
+            if len(view) < min(end + size, self._bound):
+                self._held = view
+                return rest
             self._held = ""
-            self._decide(view[:end], view[end : end + RIGHT], pieces)
+            self._decide(view[:end], view[end : end + size], pieces)
             return view[end:] + rest
         self._held = view
         if len(view) == self._bound:
             self._overflow(view, pieces)
         return rest
-
-    def _waits(self, view: str, end: int) -> bool:
-        """Whether the segment that ends here is to be scanned with what follows it."""
-        return len(view) < min(end + RIGHT, self._bound) and may_be_named_later(self._raw, view[:end])
 
     def _end_of(self, view: str) -> int:
         """Where the held text is over, or 0 when that cannot be said yet."""
@@ -222,7 +234,7 @@ class Hold:
         """Masks of the segment, in its own offsets, clipped to it."""
         if is_small_number(self._raw, segment) or is_short_name(self._raw, self._before, segment):
             return []
-        left = without_digits(self._raw[-LEFT:], max(self._before, NEAR))
+        left = without_numbers(self._raw[-LEFT:], max(self._before, NEAR))
         base, length = len(left), len(segment)
         masks = self._judge.scan(left + segment + without_digits(right, 0), base, self._is_json)
         return [
@@ -231,16 +243,32 @@ class Hold:
             if mask.start < base + length
         ]
 
-    def _decide(self, segment: str, right: str, pieces: list[Piece]) -> None:
-        """Release or mask a segment that is over."""
+    def _decide(self, segment: str, right: str, pieces: list[Piece], is_end: bool = False) -> None:
+        """Release or mask a segment that is over; `is_end`: and so is the text."""
         self._mode = _Mode.PROSE
         if self._is_key_body(segment, pieces):
             return
-        right = right if may_be_named_later(self._raw, segment) else ""
-        self._render(segment, self._masks(segment, right), pieces)
+        masks = self._masks(segment, right)
+        if is_end and not masks:
+            masks = self._masks_if_more_came(segment)
+        self._render(segment, masks, pieces)
+
+    def _masks_if_more_came(self, segment: str) -> list[Mask]:
+        """Masks of the last segment that a closing quote or a host behind it would have brought."""
+        run = self._raw[-LEFT:] + segment
+        endings = [quote for quote in "\"'`" if quote in run]
+        if is_open_url(self._lead(segment)):
+            endings.append("@a")
+        for ending in endings:
+            if masks := self._masks(segment, ending):
+                return masks
+        return []
 
     def _is_key_body(self, segment: str, pieces: list[Piece]) -> bool:
         """Mask the body of a private key and swallow on. False when the segment is none."""
+        if PUTTY_BODY.search(self._raw[-16:]) is not None:
+            self._armed = PEM_BODY_WITHIN + len(segment)
+            return False
         reads_as_written = segment.isascii() and segment.isprintable() and "\\" not in segment
         if reads_as_written and not self._armed and "KEY" not in segment:
             return False
@@ -299,12 +327,15 @@ class Hold:
     def _render(self, segment: str, masks: list[Mask], pieces: list[Piece]) -> None:
         """Release `segment` with its masks, and remember what was released as what stands to the left.
 
-        What is masked is forgotten: the next scan would only find it again, at its full price.
+        What is masked is forgotten: the next scan would only find it again, at its full price. But a mail
+        address is remembered, because it says what stands beside it.
         """
         first = len(pieces)
         in_number = self._is_json and not self._quotes % 2
         goes_on = (render_number if masks and in_number else render)(segment, masks, pieces)
-        self._remember("".join([piece.text for piece in pieces[first:]]), len(segment))
+        self._remember("".join(_known(segment, pieces[first:])), len(segment))
+        if any("@" in segment[mask.start : mask.end] for mask in masks):
+            self._paired = _PAIR_WITHIN
         if not goes_on:
             self._mode = _Mode.STOPPED
             self._held = ""
@@ -346,3 +377,12 @@ class Hold:
             return self._swallow(rest, len(rest), pieces)
         self._mode = _Mode.PROSE
         return self._swallow(rest, min(ends) - base, pieces)
+
+
+def _known(segment: str, pieces: list[Piece]) -> Iterator[str]:
+    """What is remembered of a decided segment, piece by piece."""
+    done = 0
+    for piece in pieces:
+        came = segment[done : done + piece.size]
+        yield came if piece.mask is not None and "@" in came else piece.text
+        done += piece.size

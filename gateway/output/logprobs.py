@@ -16,6 +16,7 @@ import re
 import msgspec
 
 from gateway.domain.chat import JsonText
+from gateway.output.shapes import is_plain
 
 #: Longest token of a vocabulary that is believed (runs of spaces are the longest real ones).
 MAX_TOKEN_CHARS = 256
@@ -55,7 +56,7 @@ def beside(logprobs: JsonText, text: str) -> str | None:
 
     None when they must not pass: the tokens are not those of `text` (but for special tokens and a leading
     space), or something has not the shape of logprobs. Alternatives are given by rank, each rank a line,
-    joined over the tokens, as a reader would join them.
+    joined over the tokens, as a reader would join them; plain prose is left out.
     """
     try:
         decoded = _LOGPROBS.decode(logprobs)
@@ -79,7 +80,7 @@ def beside(logprobs: JsonText, text: str) -> str | None:
             return None
     # Bytes that are no text are left out: a key with such bytes strewn in still reads as a key.
     lines = [b"".join(row).decode("utf-8", "ignore").replace("\ufffd", "") for row in ranks]
-    return "\n".join([line for line in lines if len(line) >= _TELLING_CHARS])
+    return "\n".join([line for line in lines if len(line) >= _TELLING_CHARS and not is_plain(line, 0, False)])
 
 
 def _is_candid(item: _Candidate) -> bool:

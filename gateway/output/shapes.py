@@ -50,11 +50,15 @@ _SEPARATORS = re.compile(
 )
 _BEFORE_TOKEN = re.compile(rf".*[{_SPACE}(){_ENDS}]", re.DOTALL)
 
-# A value may begin behind these: a sign that assigns, or "is", with a space or a quote between or not.
-_BEFORE_VALUE = (r"[:=*][ \t]", r"[:=][\"'`]", r"[:=][ \t][\"'`]", r" is ", r" is [\"'`]", r"earer ")
+# A value may begin behind these: a sign that assigns, or "is", with a space or a quote between or not, an
+# opening quote.
+_BEFORE_VALUE = (
+    r"[:=*][ \t]", r"[:=][\"'`]", r"[:=][ \t][\"'`]", r" is ", r" [\"'`]", r"earer ", r"asic ", r"sword[ \t]",
+)  # fmt: skip
 _NOT_VALUE = "".join(f"(?<!{form})" for form in _BEFORE_VALUE)
 _PLAIN_PARTS = (
-    rf"(?<![.:\-!?$%^~#+])(?<!\.[A-Za-z]){_NOT_VALUE}[a-z]++(?:(?<! is)(?<!earer) [a-z]++)*+"
+    rf"(?<![.:\-!?$%^~#+])(?<!\.[A-Za-z]){_NOT_VALUE}[a-z]++"
+    r"(?:(?<! is)(?<!earer)(?<!asic)(?<!sword) [a-z]++)*+"
     rf"|(?<![!-~]){_NOT_VALUE}[A-Z]{{1,4}}+"
     r"|(?<![\[({<][aA][tT])(?<![\[({<] [aA][tT])[ \n\t,;!?'\"()*\[\]{}|<`&$%#^~]++"
     r"|[.:](?![A-Za-z])"
@@ -91,7 +95,7 @@ _KEY_CAPITALS = re.compile(r"(?<![A-Za-z0-9])(?:A[A-Z]IA|ABIA|ACCA|AROA|AIDA|LTA
 _CASE_CHANGES = re.compile(r"(?<![A-Za-z0-9])eyJ\Z|[a-z][A-Z][A-Za-z]*[a-z][A-Z]\Z|[A-Za-z]{33}\Z")
 # A word that says password or key, and a value directly behind it. The stems are looked for first: most
 # sentences have none, and the expression is 50 times slower than all of them.
-_NAMING = (
+NAMING = (
     "passw", "kennwort", "passphrase", "passcode", "pwd", "secret", "token", "credential", "de passe",
     "senha", "contrase", "wachtwoord", "key", "bearer", "basic",
     "login",
@@ -100,9 +104,24 @@ _NAMED_VALUE = re.compile(
     r"(?i)(?:(?:passw(?:or)?d|passwort|kennwort|passphrase|passcode|pwd|secret|token|credentials?|de passe"
     r"|senha|contrase(?:n|\u00f1)a|wachtwoord"
     r"|(?:api|access|secret|private|account|signing|encryption)[_ -]?key)"
-    r"(?:[_-]?[0-9])?[*\"'`]{0,3}[ \t]?(?::=|=>|[:=]|is)[*]{0,2}[ \t]?|bearer )[\"'`]?[A-Za-z]\Z"
+    r"(?:[_-]?[0-9])?[*\"'`]{0,3}[ \t]?(?::=|=>|[:=]|is)[*]{0,2}[ \t]?|bearer "
+    r"|login[ \t]\S{1,40}[ \t]password[ \t]"
+    r"|key-file-[23]: "
+    r"|authorization[\"'`]?[:=] ?[\"'`]?basic )[\"'`]?[A-Za-z]\Z"
 )
-_QUOTES_AND_BLANKS = frozenset(" \t\"'`")
+# Words after which a sentence tells a password, and one in quotes directly behind.
+_SPOKEN = (
+    "passw", "passphrase", "passcode", "passor", "kennwort", "contrase", "clave", "de passe", "mdp", "senha",
+    "avra-passe", "wachtwoord", "parola", "has\u0142o", "haslo", "senord", "adgangskode", "salasana", "pwd",
+    "login", "credential",
+)  # fmt: skip
+_QUOTED_VALUE = re.compile(
+    r"[^\W\d_](?:[ :=]|\b(?:is|was|ist|lautet|war|est|es|e'?|of)\b){1,9}[\"'`][A-Za-z]\Z"
+)
+#: How far behind such a word a password may stand.
+_SPOKEN_WITHIN = 96
+_QUOTES = frozenset("\"'`")
+_QUOTES_AND_BLANKS = _QUOTES | frozenset(" \t")
 
 
 def is_plain(raw: str, start: int, is_json: bool) -> bool:
@@ -137,9 +156,18 @@ def _is_trigger(raw: str, at: int) -> bool:
         return _ABBREVIATION.search(left) is None
     if before not in _QUOTES_AND_BLANKS:
         shapes = (_JOINED, _CASE_CHANGES, _KEY_CAPITALS) if letter.isupper() else (_JOINED,)
-        return any(shape.search(left) is not None for shape in shapes)
+        if any(shape.search(left) is not None for shape in shapes):
+            return True
+        return letter.isupper() and before.islower() and tells(raw[max(0, at - _SPOKEN_WITHIN) : at], _SPOKEN)
+    if tells(left, NAMING) and _NAMED_VALUE.search(left) is not None:
+        return True
+    return before in _QUOTES and _QUOTED_VALUE.search(left) is not None and tells(left, _SPOKEN)
+
+
+def tells(left: str, stems: tuple[str, ...]) -> bool:
+    """Whether one of these stems stands in `left`."""
     lower = left.lower()
-    return any(word in lower for word in _NAMING) and _NAMED_VALUE.search(left) is not None
+    return any(stem in lower for stem in stems)
 
 
 def token_before(raw: str) -> str:
@@ -170,8 +198,11 @@ class Joint(Enum):
 
 _PEM_BEGUN = re.compile(r"-----BEGIN(?: [A-Z0-9]+)*\Z")
 _PEM_HEADER = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,10}-----")
-#: End of a PEM block. At most 54 characters, so a look back of `LEFT` sees all of it.
-PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}-----")
+#: End of a PEM block, or of a private key as PuTTY writes it. At most 54 characters, so a look back of `LEFT`
+#: sees all of it.
+PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,40}-----|Private-MAC:")
+#: What stands before the body of a private key as PuTTY writes it.
+PUTTY_BODY = re.compile(r"Private-Lines: ?\Z")
 #: Characters behind the header of a private key within which its body begins (RFC 1421 headers between).
 PEM_BODY_WITHIN = 400
 _PEM_BODY = re.compile(r"[A-Za-z0-9+/=]{16,}")
@@ -182,7 +213,17 @@ _IBAN_OPEN = re.compile(
 _MAIL_OPEN = re.compile(
     r"[\[({<] ?at ?(?:[\])}>] ?[A-Za-z0-9-]* ?(?:[\[({<] ?[A-Za-z]{0,7} ?)?)*\Z", re.IGNORECASE
 )
+# A password in a URL that may go on behind a bracket or a comma, which its host will tell: not a port.
+_URL_OPEN = re.compile(r"://[^\s:/@\"'<>?#]*:(?!\d{1,5}(?!\w))[^\s@\"'<>/]+\Z")
 _DIGITS_OPEN = re.compile(r"(?<![A-Za-z0-9])[0-9A-Z]*\d[0-9A-Z]*[)./\-]*\Z")
+
+
+_ENDS_URL = frozenset("\"'`<>")
+
+
+def is_open_url(lead: str) -> bool:
+    """Whether the folded text ends in a URL that may turn out to hold a password."""
+    return _URL_OPEN.search(lead) is not None
 
 
 def joint(lead: str, text: str, at: int) -> tuple[Joint, int]:
@@ -192,6 +233,8 @@ def joint(lead: str, text: str, at: int) -> tuple[Joint, int]:
     and waits when they are not there yet.
     """
     if _MAIL_OPEN.search(lead + text[at]) is not None:
+        return Joint.JOINS, at + 1
+    if text[at] not in _ENDS_URL and not text[at].isspace() and _URL_OPEN.search(lead) is not None:
         return Joint.JOINS, at + 1
     if not _SEPARATOR.match(text, at):
         return Joint.ENDS, at
@@ -252,7 +295,6 @@ def is_long_key(lead: str) -> bool:
     return _LONG_KEY.search(lead) is not None
 
 
-_NUMBER = re.compile(r"\d+(?:[.,:/\-\u2013]\d+){0,2}[ \n.,:%()/+\-\u2013\u00b0]*", re.ASCII)
 _ALNUM_HEX = r"(?:3[0-9]|[46][1-9A-Fa-f]|[57][0-9Aa])"
 _NEEDLESS_ESCAPE = re.compile(
     rf"(?:\\u00|\\x|%|&#[xX]0{{0,4}}){_ALNUM_HEX}|&#0{{0,4}}(?:4[89]|5[0-7]|6[5-9]|[78]\d|9[07-9]|1[01]\d|12[0-2])\b"
@@ -264,60 +306,3 @@ _NEEDLESS_ESCAPES = 8
 def hides_in_escapes(held: str) -> bool:
     """Whether letters and digits, which need no escape, are written as escapes throughout the held text."""
     return len(_NEEDLESS_ESCAPE.findall(held)) >= _NEEDLESS_ESCAPES
-
-
-# What a bare number stands behind; anything else may make it the end of a password or a code.
-_BEFORE_NUMBER = frozenset(("", *" \t\n([{\"'`*|>,$\u00a3\u20ac~"))
-_SIX_DIGITS = re.compile(r"\d(?:\D{0,3}\d){5}")
-_NAME = re.compile(r"[A-Za-z_]*[0-9]{0,2}")
-_FRACTION = re.compile(r"-?\d{1,6}\.\d+", re.ASCII)
-_FLOAT = re.compile(r"-?\d{1,2}\.\d{13,17}", re.ASCII)
-_NINE_DIGITS = re.compile(r"\d(?:\D{0,3}\d){8,}")
-#: Characters behind a long number in which words may say what it is. Detectors look at 32.
-RIGHT = 40
-
-
-def is_small_number(left: str, held: str) -> bool:
-    """Whether the held text is a bare number that no identifier can be.
-
-    It has fewer than six digits, those nearby included, or is a fraction as floating point prints it.
-    """
-    if left[-1:] not in _BEFORE_NUMBER:
-        return False
-    if _FLOAT.fullmatch(held) is not None:
-        return _SIX_DIGITS.search(left[-8:]) is None
-    return _NUMBER.fullmatch(held) is not None and _SIX_DIGITS.search(left[-NEAR:] + held) is None
-
-
-def is_short_name(left: str, before: int, held: str) -> bool:
-    """Whether the token is a short name of code (`max_tokens`, `name_5`) and no word for a secret is near."""
-    if before + len(held) > 14 or _NAME.fullmatch(held) is None:
-        return False
-    if (
-        _NAME.fullmatch(left, len(left) - before) is None
-        or _SIX_DIGITS.search(left[-NEAR:] + held) is not None
-    ):
-        return False
-    lower = left.lower()
-    return not any(word in lower for word in _NAMING)
-
-
-def may_be_named_later(left: str, held: str) -> bool:
-    """Whether the held text has the end of a number so long that words behind may make it an identifier."""
-    if _FRACTION.fullmatch(held) is not None:
-        return False
-    near = left[-NEAR:]
-    return any(match.end() > len(near) for match in _NINE_DIGITS.finditer(near + held))
-
-
-_DIGIT = re.compile(r"\d")
-
-
-def without_digits(text: str, kept: int) -> str:
-    """`text` with its digits blotted out, but for the last `kept` characters.
-
-    Words around a number say what it is; the numbers among them were decided when they came, or will be.
-    To examine them again with each neighbour made a list of numbers eight times as dear.
-    """
-    end = len(text) - kept
-    return _DIGIT.sub("~", text[:end]) + text[end:] if end > 0 else text

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import count
 
 import pytest
 
+from gateway.domain.finding import Finding
 from gateway.domain.label import Level
 from gateway.output.hold import Hold
 from gateway.output.judge import Find, Judge
 from gateway.output.pieces import Piece
 from gateway.output.rules import DEFAULT_PROFILE, HOLD_CHARS, Action, KindRule, OutputProfile
-from tests.fakes.output_finder import find
+from tests.fakes.output_finder import SECRET, find
 
 CARD = "4111 1111 1111 1111"
 IBAN = "GB29 NWBK 6016 1331 9268 19"
@@ -131,6 +133,40 @@ def test_private_key_with_headers_before_its_body_is_swallowed() -> None:
     assert _filtered(text).endswith("[redacted:private-key]")
 
 
+def test_private_key_of_putty_is_swallowed_to_its_mac() -> None:
+    head = "PuTTY-User-Key-File-2: ssh-rsa\nEncryption: none\nComment: x\nPrivate-Lines: 2\n"
+    text = f"{head}{KEY_LINES}Private-MAC: none. Done."
+    assert _filtered(text) == f"{head}[redacted:private-key] none. Done."
+
+
+_BY_WHAT_IS_BEHIND = re.compile(r"://[^:]*:([^@]+)@\w|'(a1b2)'")
+
+
+def _find_by_what_is_behind(text: str) -> tuple[Finding, ...]:
+    return tuple(
+        Finding("value", "fake@1", SECRET, *match.span(match.lastindex or 0))
+        for match in _BY_WHAT_IS_BEHIND.finditer(text)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("redis://:h4rd-To-Gue55", "redis://:[redacted:value]"),
+        ("redis://u:a(b1)c,d", "redis://u:[redacted:value]"),
+        ("redis://u:a(b1)c,d@host", "redis://u:[redacted:value]@host"),
+        ("the word 'a1b2", "the word 'a[redacted:value]"),
+        ("the word 'a1b2' is", "the word 'a[redacted:value]' is"),
+        ("at http://localhost:8080", "at http://localhost:8080"),
+    ],
+)
+def test_value_that_a_quote_or_host_behind_it_tells_is_masked_before_they_come(
+    text: str, expected: str
+) -> None:
+    hold = _hold(finder=_find_by_what_is_behind)
+    assert _text(hold.feed(text) + hold.flush()) == expected
+
+
 def test_marker_alone_swallows_nothing() -> None:
     text = (
         "A file begins with `-----BEGIN PRIVATE KEY-----` and ends with `-----END PRIVATE KEY-----`. "
@@ -190,7 +226,7 @@ def test_look_back_lets_a_word_before_explain_a_number() -> None:
     hold = _hold(finder=noting)
     hold.feed("your ssn is ")
     hold.feed("123456 ok")
-    assert seen == ["your ssn is 123456"]
+    assert seen == ["your ssn is 123456 "]
 
 
 def test_what_was_masked_is_not_scanned_again() -> None:
@@ -201,7 +237,7 @@ def test_what_was_masked_is_not_scanned_again() -> None:
         return find(text)
 
     _hold(finder=noting).feed(f"{CARD}, and to alice@corp.org, in any case at all. ")  # type: ignore[arg-type]
-    assert seen[-1] == "[redacted:card], and to alice@corp.org"
+    assert seen[-1] == "[redacted:card], and to alice@corp.org,"
 
 
 def test_numbers_further_away_lend_only_their_words() -> None:

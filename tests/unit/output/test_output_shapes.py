@@ -11,10 +11,7 @@ from gateway.output.shapes import (
     is_long_key,
     is_pem_body,
     is_plain,
-    is_short_name,
-    is_small_number,
     joint,
-    may_be_named_later,
     pem_header_end,
     token_before,
 )
@@ -154,47 +151,3 @@ def test_long_key_needs_a_known_beginning_and_no_end() -> None:
     assert is_long_key("x=eyJ" + "ab1_" * 20)
     assert not is_long_key("abc" + "ab1_" * 20)
     assert not is_long_key("eyJ" + "ab1_" * 20 + " ")
-
-
-@pytest.mark.parametrize(
-    ("left", "held", "is_small"),
-    [
-        ("in ", "2024", True),
-        ("", "17%", True),
-        ("(", "3.5)", True),
-        ("12345 ", "6", False),
-        ("x", "1", False),
-        ("Wiesel!", "2207", False),
-        ("at ", "10.0.0.1", False),
-        ("at ", "123456", False),
-        ("v: ", "85.10000000000001", True),
-        ("v: ", "4111.1111111111111", False),
-    ],
-)
-def test_small_number_has_no_room_for_an_identifier(left: str, held: str, is_small: bool) -> None:
-    assert is_small_number(left, held) is is_small
-
-
-@pytest.mark.parametrize(
-    ("left", "held", "is_short"),
-    [
-        ("set max", "_tokens", True),
-        ("name", "_5", True),
-        ("set much_too_long", "_name", False),
-        ("my token: max", "_tokens", False),
-        ("host", "_a.b", False),
-        ("123456 max", "_t", False),
-    ],
-)
-def test_short_name_is_too_short_for_a_key(left: str, held: str, is_short: bool) -> None:
-    assert is_short_name(left, len(token_before(left)), held) is is_short
-
-
-def test_only_a_long_number_waits_for_words_behind_it() -> None:
-    assert may_be_named_later("", "123 456 789")
-    assert may_be_named_later("", "123456789.")
-    assert may_be_named_later("12345 ", "6789")
-    assert not may_be_named_later("", "12345678")
-    assert may_be_named_later("", "123456789-Office")
-    assert not may_be_named_later("123456789 ", "and 1")
-    assert not may_be_named_later("", "0.123456789")

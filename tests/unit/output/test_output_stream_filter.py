@@ -295,7 +295,7 @@ def test_stop_releases_the_beginning_of_its_delta_without_logprobs() -> None:
 
 def test_other_events_pass() -> None:
     events: list[StreamEvent] = [
-        AnswerStart("chatcmpl-1", "moe", 1_700_000_000, "vllm-0.32.0-tp2-ep"),
+        AnswerStart("", "moe", 1_700_000_000, "vllm-0.32.0-tp2-ep"),
         RoleDelta(0, "assistant"),
         ToolCallStart(0, 0, "call_1", "get_weather"),
         Finish(0, "stop", JsonText('"###"')),
@@ -329,13 +329,13 @@ def test_short_strings_of_a_provider_that_are_not_printable_ascii_block(event: S
 
 @pytest.mark.parametrize("told", [CARD.replace(" ", ""), "a b", "", "x" * 65, "card=4", "a/b", "fp:1"])
 def test_fingerprint_with_a_finding_or_of_another_shape_is_dropped(told: str) -> None:
-    assert new_filter().feed(AnswerStart("a", "moe", 1, told)) == (AnswerStart("a", "moe", 1),)
+    assert new_filter().feed(AnswerStart("a", "moe", 1, told)) == (AnswerStart("", "moe", 1),)
 
 
 @pytest.mark.parametrize("told", [CARD.replace(" ", ""), CARD, "a b", "x" * 129])
-def test_id_and_model_with_a_finding_or_of_another_shape_are_emptied(told: str) -> None:
-    assert new_filter().feed(AnswerStart(told, "moe", 1)) == (AnswerStart("", "moe", 1),)
-    assert new_filter().feed(AnswerStart("id", told, 1)) == (AnswerStart("id", "", 1),)
+def test_model_with_a_finding_or_of_another_shape_and_any_id_are_emptied(told: str) -> None:
+    assert new_filter().feed(AnswerStart(told, "org/moe:1", 1)) == (AnswerStart("", "org/moe:1", 1),)
+    assert new_filter().feed(AnswerStart("id", told, 1)) == (AnswerStart("", "", 1),)
 
 
 def test_finding_in_a_name_is_counted_and_may_block() -> None:
