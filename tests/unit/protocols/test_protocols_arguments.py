@@ -60,7 +60,8 @@ def test_names_the_fault_and_repairs_nothing(text: str, fault: str) -> None:
 
 
 def test_what_is_too_large_or_too_deep_is_a_fault() -> None:
-    assert FREE('{"a":"' + "x" * MAX_CHARACTERS + '"}') == "arguments-too-large"
+    assert FREE('{"a":"' + "x" * (MAX_CHARACTERS - 7) + '"}') == "arguments-too-large"
+    assert FREE('{"a":"' + "x" * (MAX_CHARACTERS - 8) + '"}') is None
     assert FREE('{"a":' + "[" * MAX_DEPTH + "]" * MAX_DEPTH + "}") == "arguments-too-deep"
     assert FREE('{"a":' + "[" * (MAX_DEPTH - 1) + "]" * (MAX_DEPTH - 1) + "}") is None
     assert FREE('{"a":' + "[" * 100_000) == "arguments-not-json"

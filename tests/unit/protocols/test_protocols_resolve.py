@@ -171,6 +171,11 @@ def calls(*names: str) -> tuple[Message, ...]:
     return (QUESTION, Message(Role.ASSISTANT, tool_calls=made), *results)
 
 
+def test_takes_as_many_tools_as_one_request_may_have() -> None:
+    many = tuple(ToolDefinition(f"tool_{number}") for number in range(127))
+    assert len(resolve(request(version="1.10.0", tools=many), caller(), REGISTRY).offered) == 128
+
+
 def test_offers_what_judges_every_tool_of_the_request() -> None:
     resolved = resolve(request(version="1.10.0", tools=(OWN_TOOL,)), caller(), REGISTRY)
     assert [(tool.name, tool.source) for tool in resolved.offered] == [
@@ -218,6 +223,19 @@ def test_the_result_of_a_known_tool_carries_its_label_with_and_without_a_prompt(
     assert resolve(plain, caller(), registry).chat is plain
     prompted = replace(request(), messages=calls("look_up"))
     assert resolve(prompted, caller(), registry).floor_level == "confidential"
+
+
+@pytest.mark.parametrize("names", [("look_up", "find"), ("find", "look_up"), ("find", "own", "look_up")])
+def test_the_most_sensitive_result_of_a_history_counts(names: tuple[str, ...]) -> None:
+    registry = registry_of(
+        {
+            **LABELLED,
+            "finder/1.0.0/manifest.yaml": tools_manifest("finder"),
+            "finder/1.0.0/tools.json": TOOLS.replace(b"look_up", b"find").replace(b'"internal"', b'"public"'),
+        }
+    )
+    plain = replace(request(None), messages=calls(*names))
+    assert resolve(plain, caller(), registry).floor_level == "confidential"
 
 
 def test_the_result_of_an_unknown_tool_has_no_floor() -> None:

@@ -93,6 +93,19 @@ def test_a_canary_takes_its_share_of_conversations_and_keeps_each() -> None:
     assert keyed == ["2.0.0"] * 5
 
 
+def test_a_canary_of_nothing_takes_nobody_and_one_of_all_takes_everybody() -> None:
+    def first(data: bytes) -> str:
+        return "0" * 64
+
+    def last(data: bytes) -> str:
+        return f"{9_999:012x}" + "0" * 52
+
+    nobody = registry("greeting: {stable: 1.2.0, canary: {version: 2.0.0, percent: 0}}")
+    assert chosen(nobody, None, keyed_digest=first) == "1.2.0"
+    everybody = registry("greeting: {stable: 1.2.0, canary: {version: 2.0.0, percent: 100}}")
+    assert chosen(everybody, None, keyed_digest=last) == "2.0.0"
+
+
 def test_a_range_that_holds_nothing_is_not_found() -> None:
     assert isinstance(refusal(registry(), "^3"), NotFound)
     assert isinstance(refusal(registry(), "previous"), NotFound)
