@@ -13,12 +13,12 @@ import binascii
 import re
 import zlib
 
-from gateway.sensitivity.views import View, canonical
+from gateway.sensitivity.views import CONTEXT_AFTER, CONTEXT_BEFORE, View, canonical
 
 #: Patterns (RE2 syntax) of what may be a blob.
 BASE64_TRIGGER = rb"[A-Za-z0-9+/_-]{15,}(?:\r?\n[A-Za-z0-9+/_-]{15,})*={0,2}"
 HEX_TRIGGER = rb"(?:[0-9A-Fa-f]{2}){9,}"
-HEX_PAIRS_TRIGGER = rb"(?:0x)?[0-9A-Fa-f]{2}(?:[ :,\n-]{1,2}(?:0x)?[0-9A-Fa-f]{2}){8,}"
+HEX_PAIRS_TRIGGER = rb"\b(?:0x)?[0-9A-Fa-f]{2}(?:[ :,\n-]{1,2}(?:0x)?[0-9A-Fa-f]{2}){8,}\b"
 BASE32_TRIGGER = rb"[A-Z2-7]{16,}={0,6}|[a-z2-7]{16,}={1,6}"
 
 
@@ -46,10 +46,18 @@ def _base64_bytes(blob: str) -> bytes:
     return binascii.a2b_base64(digits[: len(digits) - (len(digits) % 4 == 1)] + "=" * (-len(digits) % 4 % 3))
 
 
+#: Stands between a blob's text and what is around the blob. No pattern reaches over so many breaks.
+_APART = "\n" * 4
+
+
 def _blob_view(view: View, step: str, text: str, start: int, end: int) -> View:
+    """The blob's text between the words that stand around the blob, which may say what it is."""
     span = view.origin(start, end)
-    inner = View(text, step, lambda _start, _end: span)
-    return canonical(text, step, inner)
+    plain = canonical(text, step).text
+    before = view.text[max(0, start - CONTEXT_BEFORE) : start] + _APART
+    after = _APART + view.text[end : end + CONTEXT_AFTER]
+    core = (len(before), len(before) + len(plain))
+    return View(before + plain + after, step, lambda _start, _end: span, core)
 
 
 #: Text inside binary: as long as the shortest identifier.

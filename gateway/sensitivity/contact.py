@@ -24,22 +24,24 @@ _AT = rb"(?:at|aet|a|arroba|arobase|chez|chiocciola|klammeraffe|apenstaartje|mal
 _DOT = rb"(?:dot|punkt|punto|point|ponto|punt|kropka|prikk|d|\.)"
 #: `name (at) host (dot) org`, in brackets of any kind, in a few languages.
 EMAIL_IN_WORDS = (
-    rb"(?i)[a-z0-9._%+-]+ ?[\[({<_*|] ?" + _AT + rb" ?[\])}>_*|] ?[a-z0-9-]+"
-    rb"(?: ?[\[({<_*|]? ?" + _DOT + rb" ?[\])}>_*|]? ?[a-z0-9-]+)+"
+    rb"(?i)[a-z0-9._%+-]+ ?[\[({<] ?" + _AT + rb" ?[\])}>] ?[a-z0-9-]+"
+    rb"(?: ?[\[({<]? ?" + _DOT + rb" ?[\])}>]? ?[a-z0-9-]+)+"
 )
 _TLD = (
     rb"(?:com|org|net|edu|gov|io|info|biz|co|ai|app|dev|eu|de|at|ch|fr|es|it|pt|nl|be|uk|ie|se|no|dk|fi"
     rb"|pl|cz|us|ca"
     rb"|br|mx|ar|in|jp|cn|au|nz|za|ru|gr|tr|hu|ro|lu)"
 )
+_SPOKEN_DOT = rb" ?[\[({<]? ?\b(?:dot|punkt|punto|point|ponto|punt|kropka)\b ?[\])}>]? ?"
 #: The same without brackets, up to a known top-level domain.
 EMAIL_SPOKEN = (
     rb"(?i)\b[a-z0-9]+(?:(?:[._+-]| (?:dot|punkt|punto|point|ponto|punt|underscore|bindestrich|guion"
     rb"|tiret) )[a-z0-9]+)*"
     rb" (?:at|arroba|arobase|chiocciola|klammeraffe|apenstaartje|malpa) [a-z0-9-]+"
-    rb"(?: (?:dot|punkt|punto|point|ponto|punt|kropka) [a-z0-9-]+)* "
-    rb"(?:dot|punkt|punto|point|ponto|punt|kropka) " + _TLD + rb"\b"
+    rb"(?:" + _SPOKEN_DOT + rb"[a-z0-9-]+)*" + _SPOKEN_DOT + _TLD + rb"\b"
 )
+#: With underscores or stars around its words.
+EMAIL_JOINED = rb"(?i)\b[a-z0-9.+-]+[_*|-]+at[_*|-]+[a-z0-9-]+?(?:[_*|.-]+dot[_*|.-]+[a-z0-9]+?)*[_*|-]+dot[_*|-]+" + _TLD + rb"\b"
 #: With blanks around its signs.
 EMAIL_SPACED = rb"(?i)\b[a-z0-9._%+-]+(?: @ ?|@ )[a-z0-9-]+(?: ?\. ?[a-z0-9-]+)* ?\. ?" + _TLD + rb"\b"
 #: Source: RFC 2606, RFC 6761, RFC 9476.
@@ -71,13 +73,16 @@ _RESERVED_SPOKEN = re.compile(rb"(?i)\bexample\b|\blocalhost\b")
 def written_out_email(view: View, start: int, end: int) -> Spans:
     """A mail address with its signs in words: the brackets, or the domain, are proof enough."""
     found = view.data[start:end]
-    if b" at " in found.lower() and found.split(b" ", 1)[0].lower() in _NOT_LOCAL:
+    if _PROSE.match(found) is not None:
         return
     if _RESERVED_SPOKEN.search(found) is None and found[:1] not in b"[({<_*|":
         yield start, end
 
 
-_NOT_LOCAL = frozenset({b"look", b"meet", b"available", b"found", b"visit", b"us", b"me", b"is", b"are", b"it"})
+_PROSE = re.compile(
+    rb"(?i)(?:look|meet|available|found|visit|us|me|is|are|it|but|and|or|was|only|not) at |\S+ at (?:this|that|the|which|some"
+    rb"|any|a|an|one|every|no|each|least|most|all) "
+)
 
 # --- Telephone -----------------------------------------------------------------------------------------
 
@@ -252,6 +257,7 @@ RULES: tuple[Rule, ...] = (
     Rule("email", 2, _PII, EMAIL_IN_WORDS, written_out_email),
     Rule("email", 2, _PII, EMAIL_SPOKEN, written_out_email),
     Rule("email", 2, _PII, EMAIL_SPACED, written_out_email),
+    Rule("email", 2, _PII, EMAIL_JOINED, written_out_email),
     Rule("phone", 2, _PII, INTERNATIONAL_PHONE, international_phones),
     Rule("phone", 2, _PII, BRACKETED_PHONE, bracketed_phones),
     Rule("phone", 2, _PII, PHONE_AFTER_WORD, named_phones),

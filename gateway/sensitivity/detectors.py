@@ -186,16 +186,17 @@ class DetectorSet:
 
         Raises what the engine or a further detector raises; the caller must not take that for "nothing".
         """
-        view = views.View(text, "plain", None) if text.isascii() else views.canonical(text)
+        is_ascii = text.isascii()
+        view = views.View(text, "plain", None) if is_ascii else views.canonical(text)
         fired = self._fired(view.data)
-        if not fired and not self._extra and view.text is text and self._terms is None:
+        if not fired and not self._extra and is_ascii and self._terms is None:
             return ()  # most chunks end here, with one call of the engine
         work = Work(None, None, check) if most is None else Work.bounded(len(text), most, check)
         findings: list[Finding] = []
         try:
             self._examine(view, fired, findings, 0, work)
-            if view.text is not text:
-                for make in (views.hidden_tags, spoken.han_digits):
+            if not is_ascii:
+                for make in (views.hidden_tags, spoken.han_digits, spoken.cyrillic_digits, spread.overridden):
                     inner = make(text)
                     if inner is not None:
                         self._examine(inner, self._fired(inner.data), findings, 1, work)
@@ -242,6 +243,8 @@ class DetectorSet:
         work.spend(1 + (len(view.text) >> 8))
         for rule, first, last in terms.find(view):
             work.spend(4)
+            if view.is_around(first, last):
+                continue
             work.note(rule)
             findings.append(Finding(rule.kind, rule.identity, rule.label, *view.origin(first, last)))
             if work.most is not None and all(map(work.is_done, terms.rules)):
@@ -253,6 +256,8 @@ class DetectorSet:
         for start, end in self._spans(index, view.data):
             work.spend(price + (end - start >> 6))
             for rule, first, last in read(view, start, end, work):
+                if view.is_around(first, last):
+                    continue
                 work.note(rule)
                 findings.append(Finding(rule.kind, rule.identity, rule.label, *view.origin(first, last)))
             if work.most is not None and all(map(work.is_done, rules)):
@@ -269,6 +274,8 @@ class DetectorSet:
         make = self._blob[index]
         for start, end in self._spans(index, view.data):
             work.spend(1 + (end - start >> 6))
+            if view.is_around(start, end):
+                continue
             inner = make(view, start, end)
             work.spend(4 if inner is not None or end - start > 63 else 1)
             if inner is not None:

@@ -84,6 +84,7 @@ _FOLD = bytes(
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _KEYED = re.compile(r"[a-z][A-Z]")
 _KEY_SIGNS = frozenset("\"':=>")
+_NEXT_LINE = re.compile(rb"\r?\n(?:19|20)\d\d-[01]\d-[0-3]\d(?: [0-2]\d)?$")
 #: A day, with hours or not: the most frequent run of digits in logs, and no number of a person.
 _STAMP = re.compile(rb"(?:19|20)\d\d([-/.]?)[01]\d\1[0-3]\d(?:[ _-]?[0-2]\d(?:[.-]?[0-5]\d){0,2})?")
 
@@ -177,8 +178,13 @@ class NumberReader:
 
     def read(self, view: View, start: int, end: int, work: Work) -> Iterator[tuple[Any, int, int]]:
         """(rule, first, last) of every number in the candidate `start:end`."""
-        text, length = view.text, end - start
         segment = view.data[start:end]
+        if b"\n" in segment:
+            cut = _NEXT_LINE.search(segment)  # the time at the beginning of the next line of a log
+            if cut is not None:
+                end = start + cut.start()
+                segment = segment[: cut.start()]
+        text, length = view.text, end - start
         if length < 20 and _STAMP.fullmatch(segment) is not None:
             return
         before, after = self._near.beside(text, start, end)

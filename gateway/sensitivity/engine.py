@@ -60,26 +60,54 @@ def _compile_re2(pattern: bytes) -> Any:
         raise ConfigurationError(f"pattern {pattern!r}: expected RE2 syntax, found: {error}") from error
 
 
+def without_groups(pattern: bytes) -> bytes:
+    """The same expression with `(?:` for every group that captures."""
+    out, place, in_class = bytearray(), 0, False
+    while place < len(pattern):
+        sign = pattern[place : place + 1]
+        if sign == b"\\":
+            sign = pattern[place : place + 2]
+        elif in_class:
+            in_class = sign != b"]"
+        elif sign == b"[":
+            in_class = True
+            while pattern[place + len(sign) : place + len(sign) + 1] in {b"^", b"]"}:
+                sign = pattern[place : place + len(sign) + 1]
+        elif sign == b"(" and pattern[place + 1 : place + 2] != b"?":
+            sign = b"(?:"
+            place -= 2
+        out += sign
+        place += len(sign)
+    return bytes(out)
+
+
 class _Spans:
     """Spans of one pattern by RE2; only the first one where `once` is set."""
 
-    __slots__ = ("_expression", "_group", "_index", "_once")
+    __slots__ = ("_expression", "_group", "_index", "_once", "_whole")
 
     def __init__(self, index: int, pattern: bytes, once: bool) -> None:
         self._expression = _compile_re2(pattern)
         self._group = 1 if self._expression.groups else 0
+        # Looking for a group makes RE2 leave its fast machine, so the text is searched without groups, and
+        # only what matched is matched again for its group.
+        self._whole = _compile_re2(without_groups(pattern)) if self._group else self._expression
         self._index, self._once = index, once
 
     def of(self, data: bytes) -> Iterator[tuple[int, int]]:
         """Spans in `data`, leftmost first, not overlapping."""
-        group = self._group
         if self._once:
-            match = self._expression.search(data)
+            match = self._whole.search(data)
             if match is not None:
-                yield match.span(group)
+                yield match.span()
             return
-        for match in self._expression.finditer(data):
-            yield match.span(group)
+        if not self._group:
+            for match in self._whole.finditer(data):
+                yield match.span()
+            return
+        for match in self._whole.finditer(data):
+            again = self._expression.match(data, match.start())
+            yield match.span() if again is None else again.span(1)
 
     def hits(self, data: bytes) -> list[Hit]:
         """The same with the pattern's index."""

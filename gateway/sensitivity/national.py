@@ -240,8 +240,8 @@ def _is_whole(_window: numbers.Window) -> bool:
 
 
 def _is_ein_form(window: numbers.Window) -> bool:
-    """2-7 as it is written, or without a separator."""
-    return window.sizes in {(2, 7), (9,)}
+    """2-7 as it is written, without a separator, or digit by digit."""
+    return window.sizes in {(2, 7), (9,), (1,) * 9}
 
 
 def lettered(check: Check, expression: Words | None, drop: str = " .-") -> Examine:

@@ -55,7 +55,7 @@ _BOX = (
 _AFTER_WORD = (
     rb"(?i)(?:\b(?:home|mailing|billing|shipping|postal|delivery|new|my|his|her|their|your|our|street"
     rb"|residential"
-    rb"|current|correspondence|the)[ _]address(?: is(?: now)?| with| to)?|\badress(?:e|es|)(?: ist"
+    rb"|current|correspondence)[ _]address(?: is(?: now)?| with| to)?|\badress(?:e|es|)(?: ist"
     rb"| lautet| est)?"
     rb"|\banschrift(?: ist| lautet)?|\bwohnhaft (?:in|am|an der)|\bwohn(?:t|e) (?:in der|am|an der|im|in)"
     rb"|\bdireccion(?: es)?|\bdomicili(?:o|ada|ado|e)(?: (?:en|es|in|a|au))?|\bindirizzo(?: e'?)?"
@@ -63,12 +63,12 @@ _AFTER_WORD = (
     rb"|\bendereco(?: e)?|\bmorada(?: e)?|\bwoonadres|\badres(?: is)?|\bwoont (?:aan|op)"
     rb"|\b(?:lives?|living|resid(?:es|ing|ent)|moved) (?:at|to|on)|\bhabit(?:e|ons) (?:au|a)|\bvive en"
     rb"|\babita in"
-    rb"|\bmora na|\baddress|\bship (?:it )?to|\bsent? (?:it )?to"
+    rb"|\bmora na|\baddress(?: is|:|=)|\bship (?:it )?to|\bsent? (?:it )?to"
     rb"|\bdeliver(?:ed)? to)[ \t]*[:=]?[ \t\"']*\r?\n?[ \t]*"
     rb"([^\r\n\"]*[0-9][^\r\n\"]*)"
 )
 #: Chinese, Japanese, Korean: signs are `?` in the bytes, so the form is read in the text.
-_HAN = rb"\?{2,}[ ]?[0-9]{1,5}(?:-[0-9]{1,4}){0,3}[ ]?\?|\?{3,} ?[0-9]{1,4}(?:-[0-9]{1,4}){1,3}"
+_HAN = rb"\?{2,}[ ]?[0-9]{1,5}(?:-[0-9]{1,4}){0,3}[ ]?\?|\?{2,} ?[0-9]{1,5}(?:-[0-9]{1,4}){0,3}"
 _HAN_ADDRESS = re.compile(
     r"(?:[路街道巷弄村里区區镇市] ?[0-9]{1,5}(?:-[0-9]+)? ?[号號弄楼室幢栋巷])"
     r"|(?:[市区區町村郡丁目] ?[^\s0-9]{0,8} ?[0-9]{1,4}(?:丁目|番地?|[-‐][0-9]{1,4}))"

@@ -27,7 +27,7 @@ from gateway.sensitivity.views import View
 
 #: What may stand between a name and its number: a word for number, a sign, a verb.
 _IS = (
-    rb"(?:[ _-]?(?:no|nr|num|number|numero|nummer|numer|num\?ro|id|ref|reference|code|card|details|data"
+    rb"(?:[ _-]?(?:no|nr|n\.?[?o]|num|number|numero|nummer|numer|num\?ro|id|ref|reference|code|card|details|data"
     rb"|info|#))?"
     rb"\.?[\"'\])>]{0,3}[ \t]*"
     rb"(?:is|was|reads|ist|lautet|est|es|e'?|:=|:|=>|=|#|,|with|-)?[ \t]*"
@@ -60,7 +60,8 @@ _DAY = re.compile(r"(?:19|20)\d\d-[01]\d-[0-3]\d|[0-3]?\d[./-][01]?\d[./-](?:19|
 
 _TOKEN = rb"[A-Z]{0,6}[-_/. ]?[0-9][0-9A-Z]*(?:[-_/.]?[0-9A-Z]+)*"
 _PASSPORT_NUMBER = (
-    rb"[A-Z]{0,3}(?:-[A-Z]{1,2}-)?[ ]?[0-9]{5,9}[A-Z0-9]{0,2}|[CFGHJKLMNPRTVWXYZ0-9]{9}"
+    rb"[A-Z]{0,3}(?:-[A-Z]{1,2}-)?[ ]?[0-9]{5,9}[A-Z0-9]{0,2}"
+    rb"|[CFGHJKLMNPRTVWXYZ0-9]{9}|[0-9]{2}[A-Z]{2}[0-9]{5}"
 )
 _ACCOUNT_NUMBER = rb"[A-Z]{0,12}[0-9](?:[ -]?[0-9]){4,17}[A-Z]{0,2}"
 
@@ -72,7 +73,7 @@ _PASSPORT = (
     rb"|carta d'identita|identiteitskaart|dowod(?: osobisty)?|travel document"
 )
 _LICENCE = (
-    rb"driv(?:er|ing)(?:'?s)?[ _-]?licen[cs]e|license|licence|dl|fuhrerschein(?:nummer|nr)?"
+    rb"driv(?:er|ing)(?:'?s)?[ _-]?licen[cs]e|licen[cs]e[ _-]?(?:no|nr|num|number|id)|dl|fuhrerschein(?:nummer|nr)?"
     rb"|fuehrerschein(?:nummer)?"
     rb"|permis de conduire|carnet de conducir|permiso de conducir|licencia de conducir|patente(?: di guida)?"
     rb"|carta de conducao|cnh|rijbewijs(?:nummer)?"
@@ -251,10 +252,10 @@ _MBI_WORDS = Words("mbi", "medicare", "beneficiary", "member", "patient")
 # --- Messages of the trades ----------------------------------------------------------------------------
 
 _SWIFT_FIELD = (
-    rb"(?:^|[\n}]):?:(?:5[0-9][A-Z]?|25[A-Z]?|97[A-Z]):{1,2}(?:[A-Z]{4}//)?/{0,2}(?:[CD]/)?"
+    rb"(?:^|[\n}]):?:(?:5[0-9][A-Z]?|25[A-Z]?|97[A-Z]):{1,2}(?:[A-Z]{4}//|/{1,2})(?:[CD]/)?"
     rb"([A-Z0-9][A-Z0-9 -]{4,33})"
 )
-_SWIFT_PARTY = rb":5[0-9][A-Z]?:/?/?([A-Z0-9]{5,34})"
+_SWIFT_PARTY = rb":5[0-9][A-Z]?:/{1,2}([A-Z0-9]{5,34})"
 _HL7 = rb"(?:^|[\r\n\"\\n])PID\|[0-9]*\|([^\r\n]{8,})"
 _FHIR = (
     rb"\"resourceType\"\s*:\s*\"(Patient|RelatedPerson|Observation|Condition|MedicationRequest"

@@ -14,6 +14,8 @@ from typing import Any
 import re2
 
 from gateway.domain.label import Label, Level, Tag
+from gateway.sensitivity.views import CONTEXT_AFTER as CONTEXT_AFTER
+from gateway.sensitivity.views import CONTEXT_BEFORE as CONTEXT_BEFORE
 from gateway.sensitivity.views import View
 
 #: Spans (start, end) in the view, within or after the candidate.
@@ -47,11 +49,6 @@ def restricted(*tags: Tag) -> Label:
 def confidential(*tags: Tag) -> Label:
     """Label of contact data."""
     return Label(Level.CONFIDENTIAL, frozenset(tags))
-
-
-#: Characters looked at before and after a candidate for words that say what it is.
-CONTEXT_BEFORE = 72
-CONTEXT_AFTER = 32
 
 
 class Words:

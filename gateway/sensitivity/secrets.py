@@ -138,6 +138,12 @@ _REFERENCE = re.compile(
 _CODE_NAME = re.compile(rb"^[A-Za-z_]+(?:[._:/-][A-Za-z_]+)*[0-9]?$|^[a-z_]+\.[A-Za-z_.]+[A-Za-z0-9_]*$")
 
 
+_PLACE = re.compile(rb"^(?:file:|env:|/|\./|~/)[A-Za-z0-9_./~-]+$")
+_TYPE_NAME = re.compile(
+    rb"^(?:[A-Z][a-z0-9]+){2,}(?:\.[a-z_0-9]+)*$|^[A-Za-z_][A-Za-z0-9_]*(?:\.[a-z_][A-Za-z_0-9]*)+$"
+)
+
+
 def url_passwords(view: View, start: int, end: int) -> Spans:
     """The password of a URL with user information (connection strings, basic-auth URLs). RFC 3986 §3.2.1."""
     value = view.data[start:end]
@@ -161,6 +167,8 @@ def assigned_secrets(view: View, start: int, end: int) -> Spans:
     """
     value = view.data[start:end].rstrip(b".,:!?")
     if len(value) < 8 or _REFERENCE.search(value) or _PLACEHOLDER.search(value) or _CODE_NAME.match(value):
+        return
+    if _PLACE.match(value) or _TYPE_NAME.match(value):
         return
     if view.data[end : end + 1] == b"(" or value.startswith(b":"):
         return  # a call, a role of reStructuredText
@@ -296,6 +304,8 @@ def drawn_tokens(view: View, start: int, end: int) -> Spans:
     """A long value of high entropy behind a word for secret. Hashes and UUIDs are left to their names."""
     value = view.data[start:end].rstrip(b".")
     if is_masked(value) or _REFERENCE.search(value) or _CODE_NAME.match(value) or value.count(b".") > 2:
+        return
+    if _PLACE.match(value) or _TYPE_NAME.match(value):
         return
     before = view.data[max(0, start - 48) : start]
     if _IDENTIFIER_NAME.search(before) and not re.search(rb"(?i)secret|api|private|token", before):

@@ -23,17 +23,17 @@ LEAST = 5
 _UNITS = (
     "zero oh null zeero cero nul nulla noll nol nolla",
     "one ein eins eine un une uno um uma een ett en jeden jedna",
-    "two zwei zwo deux dos due dois duas twee tva to dwa dwie",
+    "two zwei zwo deux dos due dois duas twee tva dwa dwie",
     "three drei trois tres tre drie trzy",
-    "four vier quatre cuatro quattro quatro fyra fire cztery",
+    "four vier quatre cuatro quattro quatro fyra cztery",
     "five funf fuenf cinq cinco cinque vijf fem piec",
     "six sechs seis sei zes sex seks szesc",
     "seven sieben sept siete sette sete zeven sju syv siedem",
     "eight acht huit ocho otto oito atta otte osiem",
-    "nine neun neuf nueve nove negen nio ni dziewiec niner",
+    "nine neun neuf nueve nove negen nio dziewiec niner",
 )
 _TEENS = (
-    "ten zehn dix diez dieci dez tien tio ti",
+    "ten zehn dix diez dieci dez tien tio",
     "eleven elf onze once undici elva elleve",
     "twelve zwolf zwoelf douze doce dodici doze twaalf tolv",
     "thirteen dreizehn treize trece tredici treze dertien",
@@ -151,7 +151,7 @@ _HITS = re2.compile(TRIGGER)
 _TOKEN = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*|\d+|(?:[^\w]|_)+")
 _BEFORE = re.compile(r"([^\W\d_]+(?:-[^\W\d_]+)*|[0-9]{1,4})[ \t,;./_|*-]{1,3}$")
 _CYRILLIC_WORDS = [word for word in _WORDS if not word.isascii() and "?" not in word and "ß" not in word]
-_CYRILLIC = re.compile(r"(?:(?:" + "|".join(_CYRILLIC_WORDS) + r")[ ,-]{1,2}){4,}")
+_CYRILLIC = re.compile(r"(?:(?:" + "|".join(_CYRILLIC_WORDS) + r")[ ,\n-]{1,2}){4,}")
 _SEPARATORS = frozenset(",;./_|*\n-")
 #: Stands for a hyphen inside a word.
 _JOINT = "+"
@@ -246,7 +246,11 @@ def _read(text: str, start: int) -> tuple[int, str] | None:
             if sign and pieces and pieces[-1] not in {" ", "-"}:
                 pieces.append("-" if sign == "-" else " ")
             index += 1
-    return (end, "".join(pieces).strip(" -")) if count >= LEAST else None
+    if count < LEAST:
+        return None
+    # One letter before the digits is a word of the sentence ("a seis cero"), two begin an IBAN.
+    letters = next((place for place, piece in enumerate(pieces) if not piece.isalpha()), 0)
+    return end, "".join(pieces[letters:] if letters == 1 else pieces).strip(" -")
 
 
 def in_digits(view: View, work: Work) -> View | None:
@@ -269,6 +273,20 @@ def in_digits(view: View, work: Work) -> View | None:
         behind = row[0]
         pieces.append((start, *row))
     return replaced(view, "number-words", pieces) if pieces else None
+
+
+_CYRILLIC_SIGNS = ("один", "два", "три", "четыре", "пять", "шесть", "чотири", "сім", "девять")
+
+
+def cyrillic_digits(text: str) -> View | None:
+    """The text with rows of Russian or Ukrainian number words in digits, or None without any.
+
+    The engine's trigger knows ASCII words only, so this one is asked for every text that is not ASCII.
+    """
+    lower = text.lower() if "и" in text or "И" in text else ""
+    if sum(word in lower for word in _CYRILLIC_SIGNS) < 3:
+        return None
+    return in_digits(canonical(lower if len(lower) == len(text) else text), Work())
 
 
 _HAN = {

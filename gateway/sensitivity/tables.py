@@ -31,7 +31,7 @@ _TUPLE = re.compile(r"\s*,?\s*\(((?:'(?:[^'\\]|''|\\.)*'|\"[^\"]*\"|[^()'\"]){1,
 _CELL = re.compile(r"[ \t]*(?:N?'((?:[^'\\]|''|\\.)*+)'|\"((?:[^\"]|\"\")*+)\"|([^,]*+))[ \t]*(?:,|$)")
 
 #: A longer line is prose.
-MAX_HEAD_CHARACTERS = 4096
+MAX_HEAD_CHARACTERS = 1024
 #: Words of heads, besides those of the number rows, whose cells are to be read with their head.
 _WORDS = (
     "account", "account number", "acct", "acct no", "accountno", "konto", "kontonummer", "compte", "cuenta",

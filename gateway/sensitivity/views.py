@@ -22,6 +22,9 @@ from collections.abc import Callable, Iterator
 
 from gateway.sensitivity.work import Work
 
+#: Characters looked at before and after a candidate for words that say what it is.
+CONTEXT_BEFORE = 72
+CONTEXT_AFTER = 32
 #: Longest replacement of one character (U+FDFA decomposes to 18; more is cut by no known character).
 MAX_EXPANSION = 18
 #: Entries of the character table that are kept; more are computed anew each time.
@@ -95,17 +98,29 @@ def _read_run(match: re.Match[str]) -> str:
 class View:
     """One reading of a text. `step` says how it was made, for explanations: `plain`, `base64` …
 
+    `core` is what the view is about when the rest is only there for its words; None for all of it.
     `memo` is a scratch place for what several rules work out about the same candidate.
     """
 
-    __slots__ = ("_origin", "data", "memo", "step", "text")
+    __slots__ = ("_origin", "core", "data", "memo", "step", "text")
 
-    def __init__(self, text: str, step: str, origin: Callable[[int, int], tuple[int, int]] | None) -> None:
+    def __init__(
+        self,
+        text: str,
+        step: str,
+        origin: Callable[[int, int], tuple[int, int]] | None,
+        core: tuple[int, int] | None = None,
+    ) -> None:
         self.text = text
         self.data = text.encode("ascii", "replace")
         self.step = step
         self.memo: dict[int, object] = {}
         self._origin = origin
+        self.core = core
+
+    def is_around(self, start: int, end: int) -> bool:
+        """Whether the span touches nothing of the core: it was found in the text above already."""
+        return self.core is not None and (end <= self.core[0] or start >= self.core[1])
 
     def origin(self, start: int, end: int) -> tuple[int, int]:
         """Span of the caller's text that this span of the view came from."""
