@@ -14,8 +14,8 @@ from gateway.domain.label import Tag
 from gateway.sensitivity import numbers
 from gateway.sensitivity.digits import NearWords, NumberRow
 from gateway.sensitivity.identifiers import PHONE_WORDS
-from gateway.sensitivity.rule import CONTEXT_BEFORE, Rule, Spans, confidential, is_word_byte
-from gateway.sensitivity.views import View
+from gateway.sensitivity.rule import Rule, Spans, confidential, is_word_byte
+from gateway.sensitivity.views import CONTEXT_BEFORE, View
 
 # --- Mail ----------------------------------------------------------------------------------------------
 
@@ -41,7 +41,11 @@ EMAIL_SPOKEN = (
     rb"(?:" + _SPOKEN_DOT + rb"[a-z0-9-]+)*" + _SPOKEN_DOT + _TLD + rb"\b"
 )
 #: With underscores or stars around its words.
-EMAIL_JOINED = rb"(?i)\b[a-z0-9.+-]+[_*|-]+at[_*|-]+[a-z0-9-]+?(?:[_*|.-]+dot[_*|.-]+[a-z0-9]+?)*[_*|-]+dot[_*|-]+" + _TLD + rb"\b"
+EMAIL_JOINED = (
+    rb"(?i)\b[a-z0-9.+-]+[_*|-]+at[_*|-]+[a-z0-9-]+?(?:[_*|.-]+dot[_*|.-]+[a-z0-9]+?)*[_*|-]+dot[_*|-]+"
+    + _TLD
+    + rb"\b"
+)
 #: With blanks around its signs.
 EMAIL_SPACED = rb"(?i)\b[a-z0-9._%+-]+(?: @ ?|@ )[a-z0-9-]+(?: ?\. ?[a-z0-9-]+)* ?\. ?" + _TLD + rb"\b"
 #: Source: RFC 2606, RFC 6761, RFC 9476.
@@ -80,7 +84,7 @@ def written_out_email(view: View, start: int, end: int) -> Spans:
 
 
 _PROSE = re.compile(
-    rb"(?i)(?:look|meet|available|found|visit|us|me|is|are|it|but|and|or|was|only|not) at |\S+ at (?:this|that|the|which|some"
+    rb"(?i)(?:look|meet|available|found|visit|us|me|is|are|it|but|and|or|was|only|not) at |\S+ at (?:this|that|the|which|some"  # noqa: E501
     rb"|any|a|an|one|every|no|each|least|most|all) "
 )
 
@@ -121,8 +125,10 @@ PHONE_BEFORE_WORD = (
     rb"|cell|home"
     rb"|phone|mobil|tel|direct|work|buro|portable|movil|cellulare)\)?)(?:$|[^a-z])"
 )
-_DATE = re.compile(r"(?:19|20)\d\d[-/. ](?:0[1-9]|1[0-2])[-/. ][0-3]\d|[0-3]?\d[-/. ][01]?\d[-/. ](?:19"
-    r"|20)\d\d\b")
+_DATE = re.compile(
+    r"(?:19|20)\d\d[-/. ](?:0[1-9]|1[0-2])[-/. ][0-3]\d|[0-3]?\d[-/. ][01]?\d[-/. ](?:19"
+    r"|20)\d\d\b"
+)
 #: Forms that are telephone numbers without a word, by region.
 NATIONAL_FORMS: dict[str, str] = {
     "fr": r"0[1-9](?:([ .-])\d\d)(?:\1\d\d){3}",
@@ -193,7 +199,7 @@ def _has_national_form(window: numbers.Window) -> bool:
 
 _SHAPES = frozenset(
     {
-        (2, 2, 2, 2, 2), (3, 3, 4), (1, 3, 3, 4), (5, 6), (5, 3, 3), (3, 4, 4), (3, 5), (3, 6), (3, 7), (3, 8),
+        (2, 2, 2, 2, 2), (3, 3, 4), (1, 3, 3, 4), (5, 6), (5, 3, 3), (3, 4, 4), (3, 5), (3, 6), (3, 7), (3, 8),  # noqa: E501
         (4, 5), (4, 6), (4, 7), (4, 8), (5, 5), (2, 8), (2, 4, 4), (4, 2, 2, 2), (3, 3, 2, 2), (3, 7),
         (2, 3, 3, 2), (4, 3, 3), (3, 3, 4), (3, 4, 4), (2, 3, 4), (1, 3, 3, 2, 2), (3, 9), (4, 9), (5, 7),
         (3, 2, 2, 2), (3, 2, 2, 2, 2), (4, 2, 2, 3), (3, 3, 3), (3, 3, 3, 2), (3, 2, 3, 2), (4, 3, 2, 2),
@@ -222,8 +228,10 @@ _KNOWN_ADDRESSES = frozenset(
         "208.67.220.220", "2001:4860:4860::8888", "2606:4700:4700::1111",
     }
 )  # fmt: skip
-_VERSION = re.compile(r"(?i)(?:\bv|version|release|ver\.?|build|==|>=|~=|python|chrome|oid|section"
-    r"|chapter|§)[ :=/]{0,2}$")
+_VERSION = re.compile(
+    r"(?i)(?:\bv|version|release|ver\.?|build|==|>=|~=|python|chrome|oid|section"
+    r"|chapter|§)[ :=/]{0,2}$"
+)
 
 
 def ip_addresses(view: View, start: int, end: int) -> Spans:
@@ -231,9 +239,9 @@ def ip_addresses(view: View, start: int, end: int) -> Spans:
     found = view.text[start:end]
     if found in _KNOWN_ADDRESSES or _VERSION.search(view.text, max(0, start - 14), start):
         return
-    if view.data[start - 1 : start] in {b".", b"-"} or (view.data[end : end + 2].startswith((b".", b"-")) and (
-        view.data[end + 1 : end + 2].isdigit()
-    )):
+    if view.data[start - 1 : start] in {b".", b"-"} or (
+        view.data[end : end + 2].startswith((b".", b"-")) and (view.data[end + 1 : end + 2].isdigit())
+    ):
         return
     try:
         address = ipaddress.ip_address(found)

@@ -126,4 +126,3 @@ class TermIndex:
 
 def _no_spans(_view: View, _start: int, _end: int) -> Spans:
     return ()
-

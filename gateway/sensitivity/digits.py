@@ -20,8 +20,8 @@ import re2
 
 from gateway.sensitivity import numbers
 from gateway.sensitivity.numbers import Run, Window
-from gateway.sensitivity.rule import CONTEXT_AFTER, CONTEXT_BEFORE, Rule, Spans
-from gateway.sensitivity.views import View, canonical
+from gateway.sensitivity.rule import Rule, Spans
+from gateway.sensitivity.views import CONTEXT_AFTER, CONTEXT_BEFORE, View, canonical
 from gateway.sensitivity.work import Work
 
 Check = Callable[[str], bool]
@@ -278,7 +278,9 @@ class NumberReader:
     def _ask(
         self, window: Window, length: int, asked: list[int], near: frozenset[int], work: Work
     ) -> Iterator[tuple[Any, int, int]]:
-        indices = asked if not near else [i for i in self._by_length.get(length, ()) if i in near or i in asked]
+        indices = (
+            asked if not near else [i for i in self._by_length.get(length, ()) if i in near or i in asked]
+        )
         for index in indices:
             rule, row = self._rules[index]
             if not work.is_done(rule) and row.holds(window, index in near):

@@ -16,8 +16,8 @@ from gateway.domain.label import Tag
 from gateway.sensitivity import numbers
 from gateway.sensitivity.digits import NearWords, NumberRow
 from gateway.sensitivity.examples import is_documented
-from gateway.sensitivity.rule import CONTEXT_AFTER, CONTEXT_BEFORE, Rule, Spans, is_word_byte, restricted
-from gateway.sensitivity.views import View
+from gateway.sensitivity.rule import Rule, Spans, is_word_byte, restricted
+from gateway.sensitivity.views import CONTEXT_AFTER, CONTEXT_BEFORE, View
 
 # --- Payment cards -------------------------------------------------------------------------------------
 
@@ -262,7 +262,7 @@ PHONE_WORDS = (
     "appelez", "appeler", "telefono", "movil", "llamar", "llame", "llama", "llamame", "cellulare", "telefone",
     "celular", "telemovel", "telefoon", "telefoonnummer", "bel", "bellen", "phone no", "phone number",
     "phone num", "ph", "hotline", "numero de telephone", "chiamare", "chiama", "ligue", "ligar",
-    "komorka", "mob", "direct line", "landline", "mobiel", "gsm", "numer telefonu", "电话", "電話", "手机", "手機", "携帯", "联系", "連絡", "전화", "휴대",
+    "komorka", "mob", "direct line", "landline", "mobiel", "gsm", "numer telefonu", "电话", "電話", "手机", "手機", "携帯", "联系", "連絡", "전화", "휴대",  # noqa: E501
     "телефон", "тел",
 )  # fmt: skip
 _PHONE_NEAR = NearWords([PHONE_WORDS])

@@ -66,9 +66,12 @@ from gateway.sensitivity.views import View
 
 Check = Callable[[str], bool]
 
+
 def is_au_medicare(digits: str) -> bool:
     """Whether the ninth digit checks the eight before. Source: Services Australia, Medicare card number."""
-    weighted = sum(weight * int(digit) for weight, digit in zip((1, 3, 7, 9, 1, 3, 7, 9), digits, strict=False))
+    weighted = sum(
+        weight * int(digit) for weight, digit in zip((1, 3, 7, 9, 1, 3, 7, 9), digits, strict=False)
+    )
     return digits[0] in "23456" and weighted % 10 == int(digits[8])
 
 
@@ -96,8 +99,18 @@ def is_routing(digits: str) -> bool:
 #: (kind, numbers of digits, check, words one of which must stand near). Words as `NumberRow` wants them.
 _DIGITS: tuple[tuple[str, tuple[int, ...], Check, tuple[str, ...]], ...] = (
     ("ar-cuit", (11,), cuit.is_valid, ("cuit", "cuil")),
-    ("at-svnr", (10,), vnr.is_valid, ("svnr", "sozialversicherungsnummer", "versicherungsnummer", "sv nummer")),
-    ("au-medicare", (10, 11), is_au_medicare, ("medicare", "medicare card", "medicare number", "medicare no")),
+    (
+        "at-svnr",
+        (10,),
+        vnr.is_valid,
+        ("svnr", "sozialversicherungsnummer", "versicherungsnummer", "sv nummer"),
+    ),
+    (
+        "au-medicare",
+        (10, 11),
+        is_au_medicare,
+        ("medicare", "medicare card", "medicare number", "medicare no"),
+    ),
     ("au-tfn", (8, 9), tfn.is_valid, ("tfn", "tax file", "tax file number")),
     (
         "be-nn",
@@ -114,7 +127,17 @@ _DIGITS: tuple[tuple[str, tuple[int, ...], Check, tuple[str, ...]], ...] = (
         "cn-ric",
         (18,),
         ric.is_valid,
-        ("身份证", "证件", "公民身份", "身份號碼", "身份号码", "id card", "resident id", "identity", "shenfenzheng"),
+        (
+            "身份证",
+            "证件",
+            "公民身份",
+            "身份號碼",
+            "身份号码",
+            "id card",
+            "resident id",
+            "identity",
+            "shenfenzheng",
+        ),
     ),
     ("cz-rc", (9, 10), rc.is_valid, ("rodne cislo", "rc", "birth number")),
     (
@@ -122,8 +145,17 @@ _DIGITS: tuple[tuple[str, tuple[int, ...], Check, tuple[str, ...]], ...] = (
         (11,),
         idnr.is_valid,
         (
-            "steuer id", "steuerid", "idnr", "identifikationsnummer", "steuernummer", "tax id", "tin",
-            "steueridentifikationsnummer", "steuerliche identifikationsnummer", "steuer idnr", "steueridnr",
+            "steuer id",
+            "steuerid",
+            "idnr",
+            "identifikationsnummer",
+            "steuernummer",
+            "tax id",
+            "tin",
+            "steueridentifikationsnummer",
+            "steuerliche identifikationsnummer",
+            "steuer idnr",
+            "steueridnr",
         ),
     ),
     ("dk-cpr", (10,), cpr.is_valid, ("cpr", "personnummer", "cpr nummer", "cpr nr")),
@@ -174,7 +206,16 @@ _DIGITS: tuple[tuple[str, tuple[int, ...], Check, tuple[str, ...]], ...] = (
         "us-ein",
         (9,),
         is_ein,
-        ("ein", "fein", "employer identification", "tax id", "federal tax", "tin", "taxpayer", "federal tax id"),
+        (
+            "ein",
+            "fein",
+            "employer identification",
+            "tax id",
+            "federal tax",
+            "tin",
+            "taxpayer",
+            "federal tax id",
+        ),
     ),
     ("us-itin", (9,), itin.is_valid, ("itin", "tax id", "taxpayer", "tin", "individual taxpayer")),
     (
@@ -189,8 +230,12 @@ _DIGITS: tuple[tuple[str, tuple[int, ...], Check, tuple[str, ...]], ...] = (
         lambda digits: digits[0] in "12" and bool(luhn.is_valid("80840" + digits)),
         ("npi", "provider", "national provider", "prescriber", "physician", "provider id"),
     ),
-    ("za-id", (13,), za_idnr.is_valid, ("id number", "sa id", "south african"
-        " id", "identity number", "rsa id")),
+    (
+        "za-id",
+        (13,),
+        za_idnr.is_valid,
+        ("id number", "sa id", "south african id", "identity number", "rsa id"),
+    ),
 )
 
 #: Numbers whose usual grouping and check are proof enough without a word: (kind, grouping, separators).
@@ -339,14 +384,14 @@ _LETTERED: tuple[tuple[str, Label, bytes, Check, tuple[str, ...], str], ...] = (
         ("rfc", "contribuyentes"), _SIGNS,
     ),
     ("sg-nric", _PII, rb"[STFGM][0-9]{7}[A-Z]", is_sg_nric, ("nric", "fin", "singapore", "ic"), _SIGNS),
-    ("tw-id", _PII, rb"[A-Z][12][0-9]{8}", is_tw_id, ("身分證", "身份證", "taiwan", "national id", "id"), _SIGNS),
+    ("tw-id", _PII, rb"[A-Z][12][0-9]{8}", is_tw_id, ("身分證", "身份證", "taiwan", "national id", "id"), _SIGNS),  # noqa: E501
     (
         "hk-id", _PII, rb"[A-Z]{1,2}[0-9]{6}\(?[0-9A]\)?", is_hk_id,
         ("hkid", "hong kong", "身份證", "identity card"), " ()._-",
     ),
     (
         "de-svnr", _PII, rb"[0-9]{2}[ ]?[0-9]{6}[ ]?[A-Z][ ]?[0-9]{3}", is_de_svnr,
-        (r"sozialversicherung[a-z]*", r"rentenversicherung[a-z]*", "versicherungsnummer", "rvnr", "svnr", "sv-nummer"),
+        (r"sozialversicherung[a-z]*", r"rentenversicherung[a-z]*", "versicherungsnummer", "rvnr", "svnr", "sv-nummer"),  # noqa: E501
         _SIGNS,
     ),
     (

@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from gateway.sensitivity.rule import CONTEXT_AFTER, CONTEXT_BEFORE, Words
-from gateway.sensitivity.views import View
+from gateway.sensitivity.rule import Words
+from gateway.sensitivity.views import CONTEXT_AFTER, CONTEXT_BEFORE, View
 
 #: Nine digits and more, with up to three separators between any two.
 DIGIT_RUN = rb"[0-9](?:[ \t\r\n._/-]{0,3}[0-9]){8,}"

@@ -43,7 +43,7 @@ _ROMANCE = (
 _TOWN = (
     rb"\b[A-Z][A-Za-z?'-]+(?: [A-Za-z?'-]+){0,3} [1-9][0-9]{0,3} ?[a-zA-Z]?,\s+(?:[A-Z]{1,2}-)?"
     rb"[0-9]{3} ?[0-9]{1,2}(?: ?[A-Z]{2})? [A-Z?][a-z?]+"
-    rb"|\b[1-9][0-9]{0,4} [A-Z][A-Za-z?' -]{2,40},\s+[A-Z][A-Za-z?' -]{1,30},?\s+(?:[A-Z]{2} [0-9]{5}(?:-[0-9]{4})?"
+    rb"|\b[1-9][0-9]{0,4} [A-Z][A-Za-z?' -]{2,40},\s+[A-Z][A-Za-z?' -]{1,30},?\s+(?:[A-Z]{2} [0-9]{5}(?:-[0-9]{4})?"  # noqa: E501
     rb"|[A-Z]{1,2}[0-9][0-9A-Z]? ?[0-9][A-Z]{2}|[A-Z][0-9][0-9W] ?[A-Z0-9]{4}"
     rb"|[A-Z][0-9][A-Z] ?[0-9][A-Z][0-9])\b"
 )
@@ -75,8 +75,10 @@ _HAN_ADDRESS = re.compile(
     r"|(?:(?:로|길) ?[0-9]{1,4}(?:-[0-9]+)?)"
 )
 #: Printed so often that they are public knowledge.
-_PUBLIC = re.compile(rb"(?i)10 downing st|1600 pennsylvania|221b baker|1 infinite loop|1600 amphitheatre"
-    rb"|350 fifth ave")
+_PUBLIC = re.compile(
+    rb"(?i)10 downing st|1600 pennsylvania|221b baker|1 infinite loop|1600 amphitheatre"
+    rb"|350 fifth ave"
+)
 _NUMBERED = re.compile(r"(?<![0-9])[1-9][0-9]{0,4}[a-zA-Z]?(?![0-9])")
 _NAME = re.compile(r"[A-Z\u00c0-\u024f\u0370-\u04ff][\w'.-]{2,}")
 
@@ -133,13 +135,11 @@ _HAN_BIRTH = re.compile(r"出生|生日|生年月日|생년월일|생일")
 
 def births(view: View, start: int, end: int) -> Spans:
     """A day that is said to be somebody's birth."""
-    if view.data[max(0, start - 12) : start].count(b"?") and not _HAN_BIRTH.search(
-        view.text, max(0, start - 12), start
-    ):
-        # Only signs before it: they must be the words for birth.
-        if not any(map(str.isascii, view.text[max(0, start - 12) : start].split()[-1:])):
-            return
-    yield start, end
+    before = view.text[max(0, start - 12) : start]
+    in_ascii = any(map(str.isascii, before.split()[-1:]))
+    # Where only signs of other scripts stand before it, they must be the words for birth.
+    if before.isascii() or in_ascii or _HAN_BIRTH.search(before) is not None:
+        yield start, end
 
 
 _CONTACT = confidential(Tag.PII)

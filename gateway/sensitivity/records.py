@@ -27,7 +27,7 @@ from gateway.sensitivity.views import View
 
 #: What may stand between a name and its number: a word for number, a sign, a verb.
 _IS = (
-    rb"(?:[ _-]?(?:no|nr|n\.?[?o]|num|number|numero|nummer|numer|num\?ro|id|ref|reference|code|card|details|data"
+    rb"(?:[ _-]?(?:no|nr|n\.?[?o]|num|number|numero|nummer|numer|num\?ro|id|ref|reference|code|card|details|data"  # noqa: E501
     rb"|info|#))?"
     rb"\.?[\"'\])>]{0,3}[ \t]*"
     rb"(?:is|was|reads|ist|lautet|est|es|e'?|:=|:|=>|=|#|,|with|-)?[ \t]*"
@@ -73,7 +73,7 @@ _PASSPORT = (
     rb"|carta d'identita|identiteitskaart|dowod(?: osobisty)?|travel document"
 )
 _LICENCE = (
-    rb"driv(?:er|ing)(?:'?s)?[ _-]?licen[cs]e|licen[cs]e[ _-]?(?:no|nr|num|number|id)|dl|fuhrerschein(?:nummer|nr)?"
+    rb"driv(?:er|ing)(?:'?s)?[ _-]?licen[cs]e|licen[cs]e[ _-]?(?:no|nr|num|number|id)|dl|fuhrerschein(?:nummer|nr)?"  # noqa: E501
     rb"|fuehrerschein(?:nummer)?"
     rb"|permis de conduire|carnet de conducir|permiso de conducir|licencia de conducir|patente(?: di guida)?"
     rb"|carta de conducao|cnh|rijbewijs(?:nummer)?"
@@ -133,7 +133,7 @@ _VIN = (
     rb"[A-HJ-NPR-Z0-9]{2}[0-9]{4}"
 )
 _VIN_WORDS = Words(
-    "vin", "vehicle", "chassis", "fahrgestell(?:nummer)?", "fin", "fahrzeug", "vehicule", "bastidor", "telaio",
+    "vin", "vehicle", "chassis", "fahrgestell(?:nummer)?", "fin", "fahrzeug", "vehicule", "bastidor", "telaio",  # noqa: E501
     "vehiculo", "chassi", "veicolo", "car",
 )  # fmt: skip
 _VIN_VALUES = {**{str(d): d for d in range(10)}, **dict(zip("ABCDEFGH", range(1, 9), strict=True))}
@@ -152,9 +152,9 @@ def vehicle_numbers(view: View, start: int, end: int) -> Spans:
         return
     total = sum(_VIN_VALUES[sign] * weight for sign, weight in zip(number, _VIN_WEIGHTS, strict=True))
     named = has_context(view, start, end, _VIN_WORDS)
-    if named or (number[8] == "0123456789X"[total % 11] and letters > 3 and number[0] in "123456789JKLSTVWYZ"):
-        if named or view.text[start:end].isupper():
-            yield start, end
+    has_check = number[8] == "0123456789X"[total % 11] and number[0] in "123456789JKLSTVWYZ"
+    if named or (has_check and letters > 3 and view.text[start:end].isupper()):
+        yield start, end
 
 
 def is_dea(number: str) -> bool:

@@ -14,9 +14,7 @@ from typing import Any
 import re2
 
 from gateway.domain.label import Label, Level, Tag
-from gateway.sensitivity.views import CONTEXT_AFTER as CONTEXT_AFTER
-from gateway.sensitivity.views import CONTEXT_BEFORE as CONTEXT_BEFORE
-from gateway.sensitivity.views import View
+from gateway.sensitivity.views import CONTEXT_AFTER, CONTEXT_BEFORE, View
 
 #: Spans (start, end) in the view, within or after the candidate.
 Spans = Iterable[tuple[int, int]]

@@ -254,8 +254,10 @@ ACCESS_CODE = (
     rb"|codigo de (?:acesso|seguranca)|senha (?:de acesso|do cofre)|toegangscode|deurcode|pincode|kod dostepu"
     rb"|combination)\b([^\r\n.!?]{1,60})"
 )
-_CODE = re.compile(rb"(?i)(?:\b(?:is|ist|lautet|est|es|e'?|=|:|is:|nu|to|wird|sera|sara|are)"
-    rb"|[:=]) *[\"'`]?([A-Z]{0,2}[0-9][0-9A-Z#*-]{3,11})(?![0-9A-Z])")
+_CODE = re.compile(
+    rb"(?i)(?:\b(?:is|ist|lautet|est|es|e'?|=|:|is:|nu|to|wird|sera|sara|are)"
+    rb"|[:=]) *[\"'`]?([A-Z]{0,2}[0-9][0-9A-Z#*-]{3,11})(?![0-9A-Z])"
+)
 
 
 def access_codes(view: View, start: int, end: int) -> Spans:
@@ -295,9 +297,7 @@ _IDENTIFIER_NAME = re.compile(
 
 def entropy(value: bytes) -> float:
     """Bits per byte of the value's own distribution (Shannon)."""
-    return -sum(
-        share * math.log2(share) for share in (value.count(byte) / len(value) for byte in set(value))
-    )
+    return -sum(share * math.log2(share) for share in (value.count(byte) / len(value) for byte in set(value)))
 
 
 def drawn_tokens(view: View, start: int, end: int) -> Spans:
@@ -307,16 +307,17 @@ def drawn_tokens(view: View, start: int, end: int) -> Spans:
         return
     if _PLACE.match(value) or _TYPE_NAME.match(value):
         return
+    if is_documented("aws-secret-access-key", value.decode("ascii")):
+        return
     before = view.data[max(0, start - 48) : start]
     if _IDENTIFIER_NAME.search(before) and not re.search(rb"(?i)secret|api|private|token", before):
         return
     is_hex = _HEXADECIMAL.fullmatch(value) is not None
     classes = sum(bool(re.search(group, value)) for group in (rb"[a-z]", rb"[A-Z]", rb"[0-9]"))
-    if is_hex and len(value) >= 32 and entropy(value) > 3.0:
+    if (is_hex and len(value) >= 32 and entropy(value) > 3.0) or (
+        not is_hex and classes == 3 and entropy(value) > 3.6
+    ):
         yield start, start + len(value)
-    elif not is_hex and classes == 3 and entropy(value) > 3.6:
-        if not is_documented("aws-secret-access-key", value.decode("ascii")):
-            yield start, start + len(value)
 
 
 def _row(kind: str, pattern: bytes, skip: int, make: Callable[[str, int], Examine] = prefixed) -> Rule:

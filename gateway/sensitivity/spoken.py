@@ -85,7 +85,9 @@ def _table() -> dict[str, str]:
 _FRENCH_TEENS = frozenset(
     {"dix", "onze", "douze", "treize", "quatorze", "quinze", "seize", "dix-sept", "dix-huit", "dix-neuf"}
 )
-_GERMANIC = frozenset("zwanzig dreissig dreizig dreißig vierzig funfzig fuenfzig sechzig siebzig achtzig neunzig".split())  # noqa: SIM905
+_GERMANIC = frozenset(
+    "zwanzig dreissig dreizig dreißig vierzig funfzig fuenfzig sechzig siebzig achtzig neunzig".split()  # noqa: SIM905
+)
 _DUTCH = frozenset("twintig dertig veertig vijftig zestig zeventig tachtig negentig".split())  # noqa: SIM905
 _ROMANCE_Y = frozenset("treinta cuarenta cincuenta sesenta setenta ochenta noventa".split())  # noqa: SIM905
 _ROMANCE_E = frozenset("vinte trinta quarenta cinquenta sessenta oitenta".split())  # noqa: SIM905
@@ -143,7 +145,7 @@ _PREFIX = "(?:(?:" + "|".join(
     )
 ) + "))?"  # fmt: skip
 _ONE = _PREFIX + "(?:" + "|".join(
-    sorted({word for row in (*_UNITS, *_TEENS, *_TENS) for word in row.split() if "-" not in word and word.isascii()})
+    sorted({word for row in (*_UNITS, *_TEENS, *_TENS) for word in row.split() if "-" not in word and word.isascii()})  # noqa: E501
 ) + ")"  # fmt: skip
 #: Two such words in a row: the engine's sign that there is something to read.
 TRIGGER = rf"(?i)\b{_ONE}[ ,;.\n_/-]{{1,3}}{_ONE}\b".encode()
@@ -226,7 +228,7 @@ def _read(text: str, start: int) -> tuple[int, str] | None:
     while index < len(words):
         word = words[index]
         lower = word.lower()
-        phrase = [w for w in words[index : index + 5 : 2]] if word[0].isalpha() else [word]
+        phrase = list(words[index : index + 5 : 2]) if word[0].isalpha() else [word]
         if not all(gap == " " for gap in words[index + 1 : index + 5 : 2]):
             phrase = phrase[: 2 if words[index + 1 : index + 2] == [" "] else 1]
         found = _value(phrase) if word[0].isalpha() else None

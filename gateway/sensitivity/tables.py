@@ -19,7 +19,7 @@ from gateway.sensitivity.digits import NearWords
 from gateway.sensitivity.views import View, replaced
 
 _NAME = r"[ \t]*[\"'`\[]?[A-Za-z_#?][A-Za-z0-9_ .#/()?-]*[\"'`\]]?[ \t]*"
-_HEAD = rf"^\|?{_NAME}(?:,{_NAME})+\r?$|^\|?{_NAME}(?:;{_NAME})+\r?$|^\|?{_NAME}(?:\|{_NAME})+\|?\r?$|^{_NAME}(?:\t{_NAME})+\r?$"
+_HEAD = rf"^\|?{_NAME}(?:,{_NAME})+\r?$|^\|?{_NAME}(?:;{_NAME})+\r?$|^\|?{_NAME}(?:\|{_NAME})+\|?\r?$|^{_NAME}(?:\t{_NAME})+\r?$"  # noqa: E501
 #: A line of names set apart by one kind of sign, or a statement that names its columns.
 TRIGGER = rf"(?i)\binsert\s+into\b|^copy\s+\S+\s*\(|(?m:{_HEAD})".encode()
 _HEADS = re2.compile(rf"(?m:{_HEAD})".encode())
@@ -159,5 +159,9 @@ class Tables:
                 return
             for column in telling:
                 first, last = cells[column]
-                yield place + first, place + last, f"\n{names[column]}: {text[place + first : place + last]}\n"
+                yield (
+                    place + first,
+                    place + last,
+                    f"\n{names[column]}: {text[place + first : place + last]}\n",
+                )
             place = stop + 1

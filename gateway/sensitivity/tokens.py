@@ -25,7 +25,7 @@ PREFIXES: tuple[tuple[str, bytes, int], ...] = (
     ("alibaba-sts-token", rb"STS\.[A-Za-z0-9]{20,}", 4),
     ("artifactory-reference-token", rb"cmVmd[A-Za-z0-9]{59}", 5),
     ("authress-access-key", rb"(?:sc|ext|scauth"
-        rb"|authress)_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][A-Za-z0-9-]{10,32}\.[A-Za-z0-9+/_=-]{30,}", 5),
+        rb"|authress)_[A-Za-z0-9]{5,30}\.[A-Za-z0-9]{4,6}\.acc[_-][A-Za-z0-9-]{10,32}\.[A-Za-z0-9+/_=-]{30,}", 5),  # noqa: E501
     ("aws-bedrock-key", rb"ABSK[A-Za-z0-9+/]{100,}={0,2}", 4),
     ("aws-bedrock-short-key", rb"bedrock-api-key-YmVkcm9jay5hbWF6b25hd3MuY29t[A-Za-z0-9+/=]*", 12),
     ("azure-devops-token", rb"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", 0),
@@ -106,7 +106,7 @@ PREFIXES: tuple[tuple[str, bytes, int], ...] = (
     ("statsig-key", rb"secret-[A-Za-z0-9]{40,}", 7),
     ("tailscale-key", rb"tskey-[a-z]+-[A-Za-z0-9]{8,}-[A-Za-z0-9]{20,}", 6),
     ("tavily-key", rb"tvly-(?:dev-)?[A-Za-z0-9]{30,}", 5),
-    ("teams-webhook", rb"webhook\.office\.com/webhookb2/[0-9a-f-]{36}@[0-9a-f-]{36}/IncomingWebhook/[0-9a-f]{32}/[0-9a-f-]{36}", 29),
+    ("teams-webhook", rb"webhook\.office\.com/webhookb2/[0-9a-f-]{36}@[0-9a-f-]{36}/IncomingWebhook/[0-9a-f]{32}/[0-9a-f-]{36}", 29),  # noqa: E501
     ("discord-webhook", rb"discord(?:app)?\.com/api/webhooks/[0-9]{17,20}/[A-Za-z0-9_-]{60,}", 25),
     ("together-key", rb"tgp_v1_[A-Za-z0-9_-]{40,}", 7),
     ("trello-token", rb"ATTA[0-9a-f]{64,}", 4),
@@ -124,10 +124,10 @@ PREFIXES: tuple[tuple[str, bytes, int], ...] = (
     ("wireguard-key", rb"(?i)privatekey[ ]*=[ ]*[A-Za-z0-9+/]{43}=", 10),
     ("putty-key", rb"PuTTY-User-Key-File-[23]: [a-z0-9-]+", 30),
     ("kubeconfig-key", rb"client-key-data:[ ]*[A-Za-z0-9+/]{40,}={0,2}", 16),
-    ("kubernetes-token", rb"(?i)\btoken:[ ]*eyJ[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{20,}", 10),
+    ("kubernetes-token", rb"(?i)\btoken:[ ]*eyJ[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{20,}\.[A-Za-z0-9_-]{20,}", 10),  # noqa: E501
     ("docker-config-auth", rb"\"auth\"[ ]*:[ ]*\"[A-Za-z0-9+/]{16,}={0,2}\"", 9),
     ("htpasswd-hash", rb"\$(?:apr1|2[aby]|5|6|y|argon2id?)\$[A-Za-z0-9./$=,+-]{28,}", 4),
-    ("netrc-password", rb"(?i)machine[ \t]+[a-z0-9.-]+[ \t\r\n]+login[ \t]+[^ \t\r\n]+[ \t\r\n]+password[ \t]+[^ \t\r\n]{4,}", 8),
+    ("netrc-password", rb"(?i)machine[ \t]+[a-z0-9.-]+[ \t\r\n]+login[ \t]+[^ \t\r\n]+[ \t\r\n]+password[ \t]+[^ \t\r\n]{4,}", 8),  # noqa: E501
     ("aws-mws-key", rb"amzn\.mws\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", 9),
     ("bitcoin-private-key", rb"[5KL][1-9A-HJ-NP-Za-km-z]{50,51}", 0),
     ("extended-private-key", rb"[xyz]prv[1-9A-HJ-NP-Za-km-z]{100,}", 4),
@@ -209,7 +209,7 @@ _NAMES = "|".join(names for _, names, _ in NAMED)
 #: The issuer's name alone: literals cost the engine next to nothing. What follows is read by `beside_name`.
 _BESIDE = rb"(?i)(?:" + _NAMES.encode() + rb")"
 _FOLLOWING = re.compile(
-    r"[A-Za-z0-9_ .-]{0,24}[\"'` ]{0,3}(?::=|=>|[=:,>]|\bis\b|\|\|)[\"'` =>]{0,5}([A-Za-z0-9_=+/.~%-]{12,120})"
+    r"[A-Za-z0-9_ .-]{0,24}[\"'` ]{0,3}(?::=|=>|[=:,>]|\bis\b|\|\|)[\"'` =>]{0,5}([A-Za-z0-9_=+/.~%-]{12,120})"  # noqa: E501
 )
 
 

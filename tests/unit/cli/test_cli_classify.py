@@ -15,7 +15,14 @@ TEXT = "Card 4539 1488 0343 6467 and\nmail kim@vestfjord.no"
 def test_prints_detector_level_tag_and_reason_but_not_the_match() -> None:
     result = CliRunner().invoke(main, ["classify", "--engine", "re2"], input=TEXT)
     assert result.exit_code == 0
-    for word in ("payment-card@", "restricted", "pci", "email@", "confidential", "the highest of what was found"):
+    for word in (
+        "payment-card@",
+        "restricted",
+        "pci",
+        "email@",
+        "confidential",
+        "the highest of what was found",
+    ):
         assert word in result.output
     assert "1488" not in result.output
     assert "vestfjord" not in result.output

@@ -91,7 +91,7 @@ def test_takes_safe_patterns(pattern: str) -> None:
         ("patterns:\n  - {name: x, level: restricted, pattern: a1, tags: [pee]}", "one of pii"),
         ("patterns:\n  - {name: x, level: restricted, pattern: a1, regex: b}", "known key"),
         (
-            "patterns:\n  - {name: x, level: restricted, pattern: a1}\n  - {name: x, level: public, pattern: b1}",
+            "patterns:\n  - {name: x, level: restricted, pattern: a1}\n  - {name: x, level: public, pattern: b1}",  # noqa: E501
             "each name once",
         ),
         ("dictionaries:\n  - {name: x, level: restricted}", "either terms or file"),

@@ -14,7 +14,12 @@ from gateway.sensitivity.detectors import DetectorSet, build_detectors
 
 SECRET = Label(Level.RESTRICTED, frozenset({Tag.MNPI}))
 CLIENT = CustomPattern(
-    "client-number", Label(Level.CONFIDENTIAL, frozenset({Tag.FIN})), "KD-[0-9]{6}", ("Kunde", "client"), 1, "d:1"
+    "client-number",
+    Label(Level.CONFIDENTIAL, frozenset({Tag.FIN})),
+    "KD-[0-9]{6}",
+    ("Kunde", "client"),
+    1,
+    "d:1",
 )
 
 
@@ -75,7 +80,9 @@ def test_terms_may_need_a_word_and_a_number_of_findings() -> None:
 
 def test_finds_each_of_100_000_terms() -> None:
     source = random.Random(4)
-    terms = ["".join(source.choices("abcdefghijklmnoprstuvw", k=8)) + f" {number}" for number in range(100_000)]
+    terms = [
+        "".join(source.choices("abcdefghijklmnoprstuvw", k=8)) + f" {number}" for number in range(100_000)
+    ]
     detectors = _set(_terms(*terms))
     for term in source.choices(terms, k=20):
         assert _kinds(detectors, f"see {term.upper()} there") == ["project"]

@@ -53,7 +53,9 @@ def test_finds_dates_of_birth(text: str) -> None:
     assert ("date-of-birth", Level.CONFIDENTIAL) in _found(text)
 
 
-@pytest.mark.parametrize("text", ["due on 12 March 1980", "03.04.1975", "founded 1980-02-03", "released: 2024-01-15"])
+@pytest.mark.parametrize(
+    "text", ["due on 12 March 1980", "03.04.1975", "founded 1980-02-03", "released: 2024-01-15"]
+)
 def test_passes_other_dates(text: str) -> None:
     assert _found(text) == set()
 

@@ -35,7 +35,7 @@ def test_finds_cards_with_any_sign_between_the_groups(joint: str) -> None:
 @pytest.mark.parametrize(
     "said",
     [
-        "reversed: {}", "read {} backwards", "{} (rückwärts)", "à l'envers : {}", "{} al revés", "{} al contrario",
+        "reversed: {}", "read {} backwards", "{} (rückwärts)", "à l'envers : {}", "{} al revés", "{} al contrario",  # noqa: E501
         "ao contrário: {}", "omgekeerd {}", "\u202e{}\u202c",
     ],
 )  # fmt: skip
@@ -48,6 +48,8 @@ def test_backwards_numbers_need_to_be_called_so() -> None:
     assert _level(f"order {CARD[::-1]} shipped") is Level.PUBLIC
 
 
-@pytest.mark.parametrize("text", ["[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]", "a b c d e f g h i j k l", "10, 20, 30, 40"])
+@pytest.mark.parametrize(
+    "text", ["[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]", "a b c d e f g h i j k l", "10, 20, 30, 40"]
+)
 def test_passes_lists(text: str) -> None:
     assert _level(text) is Level.PUBLIC

@@ -44,7 +44,13 @@ def test_the_span_is_the_cell() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Hello, world\nsecond, line\n", "a,b,c\n1,2,3\n", "name,ssn\nonly one cell\n", "INSERT INTO t VALUES (1)"]
+    "text",
+    [
+        "Hello, world\nsecond, line\n",
+        "a,b,c\n1,2,3\n",
+        "name,ssn\nonly one cell\n",
+        "INSERT INTO t VALUES (1)",
+    ],
 )
 def test_gives_no_view_without_a_telling_table(text: str) -> None:
     assert Tables(("ssn",)).labelled_cells(canonical(text)) is None

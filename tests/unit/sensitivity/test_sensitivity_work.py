@@ -85,7 +85,9 @@ def test_enough_cards_are_enough_for_the_label_and_all_are_found_for_masking() -
 def test_a_text_with_many_findings_is_kept_with_one_of_each_kind() -> None:
     cache = FindingsCache(b"k" * 32)
     classifier = Classifier(DETECTORS, lambda: 0, cache=cache)
-    mixed = "".join(f"kim{n}@vestfjord.no, {vectors.ssn(n)}, {CARD}, +44 20 7946 0{n:03d}; " for n in range(99))
+    mixed = "".join(
+        f"kim{n}@vestfjord.no, {vectors.ssn(n)}, {CARD}, +44 20 7946 0{n:03d}; " for n in range(99)
+    )
     request = ResolvedRequest(ChatRequest("m", (Message(Role.USER, (TextPart(mixed),)),)))
     verdict = classifier.classify(request, PUBLIC)
     assert len(cache) >= 1
