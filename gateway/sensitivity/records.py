@@ -44,6 +44,8 @@ def after_word(least_digits: int, most_letters: int = 6) -> Examine:
 
     def examine(view: View, start: int, end: int) -> Spans:
         text = view.text[start:end]
+        if is_word_byte(view.data, start - 1) and not _GLUED.search(view.data[max(0, start - 24) : start]):
+            return
         digits = sum(map(str.isdigit, text))
         letters = sum(map(str.isalpha, text))
         if digits < least_digits or letters > most_letters or is_word_byte(view.data, end):
@@ -55,6 +57,8 @@ def after_word(least_digits: int, most_letters: int = 6) -> Examine:
     return examine
 
 
+#: A name with its number right behind it: `MRN00482913`, but not the middle of a blob.
+_GLUED = re.compile(rb"(?:^|[\s,;:(\"'=])[A-Za-z]{3,}$")
 _MONEY = re.compile(r" ?(?:%|€|\$|£|USD|EUR|GBP|CHF|euros?|dollars?|kr\b|,\d\d\b)")
 _DAY = re.compile(r"(?:19|20)\d\d-[01]\d-[0-3]\d|[0-3]?\d[./-][01]?\d[./-](?:19|20)\d\d")
 

@@ -119,7 +119,7 @@ PREFIXES: tuple[tuple[str, bytes, int], ...] = (
     ("woocommerce-key", rb"c[ks]_[0-9a-f]{40}", 3),
     ("xata-key", rb"xau_[A-Za-z0-9]{40,}", 4),
     ("yandex-token", rb"(?:t1\.[A-Za-z0-9_-]+={0,2}\.[A-Za-z0-9_-]{86}|AQVN[A-Za-z0-9_-]{35,38}"
-        rb"|YC[A-Za-z0-9_-]{38}|y0_[A-Za-z0-9_-]{50,})", 4),
+        rb"|y0_[A-Za-z0-9_-]{50,})", 4),
     ("zapier-webhook", rb"hooks\.zapier\.com/hooks/catch/[0-9]+/[A-Za-z0-9]{5,}", 30),
     ("wireguard-key", rb"(?i)privatekey[ ]*=[ ]*[A-Za-z0-9+/]{43}=", 10),
     ("putty-key", rb"PuTTY-User-Key-File-[23]: [a-z0-9-]+", 30),

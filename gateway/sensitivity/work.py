@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 #: Steps of a text: this many, and one more for every so many characters. A step is 2 to 4 µs.
-STEPS = 40_000
+STEPS = 20_000
 CHARACTERS_PER_STEP = 24
 #: Candidates between two looks at the clock.
 _CHECK_EVERY = 64
