@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from gateway.cli.train_context import train_context
 from gateway.domain.chat import ChatRequest, Message, ResolvedRequest, Role, TextPart
 from gateway.domain.label import PUBLIC, Level
 from gateway.errors import ConfigurationError
@@ -31,6 +32,9 @@ _LATENCY_CHARACTERS = 4096
 @click.group()
 def evaluate() -> None:
     """Score parts of the product on labelled data."""
+
+
+evaluate.add_command(train_context)
 
 
 @evaluate.command()

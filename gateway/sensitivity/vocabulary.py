@@ -1,4 +1,4 @@
-"""Text as row numbers of the contextual model's table: whole words where the table has them, pieces elsewhere.
+"""Text as row numbers of the contextual model's table: whole words where it has them, pieces elsewhere.
 
 Invariants
 1. The rows of a text are those of its tokens laid end to end; a token's rows depend on the token alone, so
@@ -18,17 +18,21 @@ from struct import Struct
 #: Rows with a meaning of their own, before those of words and pieces.
 SPECIAL = ("line", "unknown", "digit1", "digit2", "digit3", "digit4", "digits", "long", "sign", "foreign")
 LINE, UNKNOWN, _DIGIT1, _DIGIT2, _DIGIT3, _DIGIT4, _DIGITS, LONG, SIGN, FOREIGN = range(len(SPECIAL))
-#: A line break is this many `line` rows, so that no filter of the model reaches over it.
-LINE_ROWS = 4
 
-_TOKEN = re.compile(r"[^\W\d_]+|\d+|\n|[^\w\s]")
+_TOKEN = re.compile(r"[^\W\d_]+|\d+|\n|[^\w\s]+")
+#: Distinct signs of one run of signs that are read; a run is often a frame of code or of a table.
+_MOST_SIGNS = 4
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|[nrt])")
 _FOLDED = str.maketrans({"ß": "ss", "œ": "oe", "æ": "ae", "ø": "o", "’": "'", "ʼ": "'"})
 #: Scripts whose words the table holds. Kana, Han with its extension, half-width kana, and the iteration mark.
-_CJK = re.compile("[\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f]+")
+_CJK = re.compile(
+    "[\u3005\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f]+"
+)
 _ARABIC = "\u0600-\u06ff\u0750-\u077f\ufb50-\ufdff\ufe70-\ufefc"
 _LATIN = "a-zß-öø-ÿāăąćčďđēĕėęěğģīįıķĺļľłńņňōŏőœŕřśşšţťūŭůűųźżžșțʼ"
-_RUN = re.compile(f"(?P<cjk>{_CJK.pattern})|(?P<arabic>[{_ARABIC}]+)|(?P<latin>[{_LATIN}]+)|(?P<other>.)", re.DOTALL)
+_RUN = re.compile(
+    f"(?P<cjk>{_CJK.pattern})|(?P<arabic>[{_ARABIC}]+)|(?P<latin>[{_LATIN}]+)|(?P<other>.)", re.DOTALL
+)
 _LONGEST_WORD = 64
 _LONGEST_PIECE = 14
 _LONGEST_CJK_PIECE = 4
@@ -60,7 +64,7 @@ def unescaped(text: str) -> str:
 
 
 def tokens_of(text: str) -> list[str]:
-    """Words, runs of digits, single signs and line breaks of `text` in small letters, in order."""
+    """Words, runs of digits, runs of signs and line breaks of `text` in small letters, in order."""
     return _TOKEN.findall(text.lower())
 
 
@@ -92,11 +96,12 @@ class Vocabulary:
     def rows_of_token(self, token: str) -> tuple[int, ...]:
         """Rows of one token."""
         if token == "\n":
-            return (LINE,) * LINE_ROWS
+            return (LINE,)
         if token[0].isdigit():
             return (min(_DIGIT1 + len(token) - 1, _DIGITS),)
         if not token[0].isalpha():
-            return (self.words.get(unicodedata.normalize("NFKC", token), SIGN),)
+            signs = dict.fromkeys(token[:_LONGEST_WORD])
+            return tuple(self._sign(sign) for sign in list(signs)[:_MOST_SIGNS])
         row = self.words.get(token)
         if row is not None:
             return (row,)
@@ -113,6 +118,10 @@ class Vocabulary:
                 rows += self._cut(fold(match[0]))
         # A single letter of another script is a formula or a unit, no word of a language.
         return tuple(rows) if len(token) > 1 else tuple(UNKNOWN if row == FOREIGN else row for row in rows)
+
+    def _sign(self, sign: str) -> int:
+        row = self.words.get(sign)
+        return row if row is not None else self.words.get(unicodedata.normalize("NFKC", sign), SIGN)
 
     def _cut(self, word: str) -> list[int]:
         """Rows of one folded Latin or Arabic word: itself, or its longest start and the pieces after it."""
@@ -137,10 +146,10 @@ class Vocabulary:
         return rows
 
     def _cut_cjk(self, run: str, rows: list[int]) -> None:
-        at, table = 0, self.tails
+        at = 0
         while at < len(run):
             for end in range(min(len(run), at + _LONGEST_CJK_PIECE), at, -1):
-                row = table.get(run[at:end])
+                row = self.tails.get(run[at:end])
                 if row is not None:
                     rows.append(row)
                     at = end
