@@ -12,21 +12,24 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gateway.domain.chat import ChatRequest, Message, OpaquePart, ResolvedRequest, ToolDefinition
+from gateway.domain.chat import ChatRequest, ResolvedRequest
 from gateway.domain.finding import Coverage, Finding, PartVerdict, Verdict
 from gateway.domain.label import UNKNOWN, Label, Level
 from gateway.sensitivity import joints
-from gateway.sensitivity.detectors import DetectorSet, merge
+from gateway.sensitivity.detectors import OPAQUE_KIND, Detector, DetectorSet, merge
+from gateway.sensitivity.pieces import Opaque, Text, conversation_strands, pieces_of, side_strands
 
-#: Shorter texts are scanned faster than they are hashed.
-_CACHE_LEAST_CHARACTERS = 256
+#: Shorter texts are scanned about as fast as they are hashed.
+_CACHE_LEAST_CHARACTERS = 64
 #: A text with more findings is not kept, so that entries have a bounded size.
 _CACHE_MOST_FINDINGS = 64
 #: Findings of one rule in one text after which more would add nothing to its label.
 MOST_OF_A_KIND = 16
+#: Kind of a finding of the contextual model about a text that it was not made to read.
+UNSUPPORTED_LANGUAGE = "unsupported-language"
 
 
 class BudgetSpent(Exception):
@@ -73,80 +76,6 @@ class FindingsCache:
         return len(self._entries)
 
 
-@dataclass(frozen=True, slots=True)
-class _Text:
-    """One text of the request. `strand` names the speaker whose texts a reader would put together."""
-
-    path: str
-    text: str
-    strand: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Opaque:
-    """One part that is no text."""
-
-    path: str
-
-
-@dataclass(frozen=True, slots=True)
-class _NoText:
-    """One part that holds only numbers."""
-
-    path: str
-
-
-_Piece = _Text | _Opaque | _NoText
-
-
-def _message_pieces(path: str, message: Message) -> Iterator[_Piece]:
-    role = message.role.value
-    if message.name is not None:
-        yield _Text(f"{path}.name", message.name)
-    if message.tool_call_id is not None:
-        yield _Text(f"{path}.tool_call_id", message.tool_call_id)
-    if message.reasoning is not None:
-        yield _Text(f"{path}.reasoning", message.reasoning, role)
-    for place, part in enumerate(message.parts):
-        where = f"{path}.content[{place}]"
-        yield _Opaque(where) if isinstance(part, OpaquePart) else _Text(where, part.text, role)
-    if message.refusal is not None:
-        yield _Text(f"{path}.refusal", message.refusal, role)
-    for place, call in enumerate(message.tool_calls):
-        where = f"{path}.tool_calls[{place}]"
-        yield _Text(f"{where}.id", call.id)
-        yield _Text(f"{where}.name", call.name)
-        yield _Text(f"{where}.arguments", call.arguments, role)
-
-
-def _tool_pieces(path: str, tool: ToolDefinition) -> Iterator[_Piece]:
-    yield _Text(f"{path}.name", tool.name)
-    if tool.description is not None:
-        yield _Text(f"{path}.description", tool.description)
-    if tool.parameters is not None:
-        yield _Text(f"{path}.parameters", tool.parameters)
-
-
-def pieces_of(chat: ChatRequest) -> Iterator[_Piece]:
-    """Everything in the request that would be sent, in order."""
-    for place, message in enumerate(chat.messages):
-        yield from _message_pieces(f"messages[{place}]", message)
-    for place, tool in enumerate(chat.tools):
-        yield from _tool_pieces(f"tools[{place}]", tool)
-    if chat.tool_choice is not None:
-        yield _Text("tool_choice", chat.tool_choice)
-    if chat.response_format is not None:
-        yield _Text("response_format", chat.response_format)
-    for place, stop in enumerate(chat.sampling.stop):
-        yield _Text(f"stop[{place}]", stop)
-    if chat.sampling.logit_bias is not None:
-        yield _NoText("logit_bias")
-    if chat.reasoning_effort is not None:
-        yield _Text("reasoning_effort", chat.reasoning_effort)
-    for name, value in chat.extensions:
-        yield _Text(name, value)
-
-
 def _thinned(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """The findings, or the first few of each kind and label when they are too many to keep."""
     if len(findings) <= _CACHE_MOST_FINDINGS:
@@ -172,7 +101,9 @@ class Classifier:
     """Labels requests with one detector set. One event loop at a time may use it (the cache has no lock).
 
     `clock_ns` is a monotonic clock. `budget_ms` bounds one request; what is not read by then counts as
-    unscannable. `base_level` is the level of text in which nothing was found.
+    unscannable. `base_level` is the level of text in which nothing was found. `context` reads what people
+    and models wrote as prose, each part alone and never the joints; a part in a language that it does not
+    know (`unsupported-language`) is unscannable.
     """
 
     def __init__(
@@ -182,20 +113,27 @@ class Classifier:
         budget_ms: int = 1_000,
         cache: FindingsCache | None = None,
         base_level: Level = Level.INTERNAL,
+        *,
+        context: Detector | None = None,
     ) -> None:
         self._detectors = detectors
         self._clock_ns = clock_ns
         self._budget_ns = budget_ms * 1_000_000
         self._cache = cache
         self._base = Label(base_level)
+        self._context = context
         facts = f"{detectors.sha256} {base_level.word}"
+        if context is not None:
+            facts += f" {context.identity}"
         self._sha256 = hashlib.sha256(facts.encode()).hexdigest()
         self._names = (f"detectors@{self._sha256[:16]}",)
         self._set = bytes.fromhex(detectors.sha256)[:16]
+        # What was found with a context is another answer than without it, or with another one.
+        self._set_in_context = bytes.fromhex(self._sha256)[:16]
 
     @property
     def sha256(self) -> str:
-        """Digest of the detector set and the base level, for the snapshot and the record."""
+        """Digest of detector set, base level and contextual model, for the snapshot and the record."""
         return self._sha256
 
     def classify(self, resolved: ResolvedRequest, floor: Label) -> Verdict:
@@ -226,24 +164,33 @@ class Classifier:
             if self._clock_ns() > deadline_ns:
                 raise BudgetSpent
 
-        strands: list[tuple[str, str, str]] = []
+        texts: list[Text] = []
         for piece in pieces_of(chat):
-            match piece:
-                case _Opaque(path):
-                    # fail-closed: an image, a sound or a file was not read.
-                    progress.coverage.append((path, Coverage.UNSCANNABLE))
-                case _NoText(path) | _Text(path, ""):
-                    progress.coverage.append((path, Coverage.NOTHING))
-                case _Text(path, text, strand):
-                    progress.coverage.append((path, self._scan(path, text, progress, check)))
-                    if strand is not None:
-                        strands.append((path, strand, text))
-        self._read_joints(strands, progress, check)
+            if isinstance(piece, Opaque):
+                # fail-closed: an image, a sound or a file was not read.
+                progress.coverage.append((piece.path, Coverage.UNSCANNABLE))
+            elif not piece.text:
+                progress.coverage.append((piece.path, Coverage.NOTHING))
+            else:
+                coverage = self._scan(piece.path, piece.text, progress, check, piece.is_natural)
+                progress.coverage.append((piece.path, coverage))
+                texts.append(piece)
+        self._read_joints(texts, progress, check)
 
-    def _scan(self, path: str, text: str, progress: _Progress, check: Callable[[], None]) -> Coverage:
+    def _scan(
+        self,
+        path: str,
+        text: str,
+        progress: _Progress,
+        check: Callable[[], None],
+        is_natural: bool = False,
+    ) -> Coverage:
         try:
             check()
-            found = self._find(text, check)
+            if is_natural and self._context is not None:
+                found = self._find_in_context(text, check, self._context)
+            else:
+                found = self._find(text, check)
         except BudgetSpent:
             # fail-closed: no time left, so this part stays unread.
             progress.degraded = progress.degraded or "budget-spent"
@@ -254,6 +201,9 @@ class Classifier:
             return Coverage.UNSCANNABLE
         if found:
             progress.findings.setdefault(path, []).extend(found)
+            if any(finding.kind == UNSUPPORTED_LANGUAGE for finding in found):
+                # fail-closed: the contextual model cannot read this, so nobody knows what it says.
+                return Coverage.UNSCANNABLE
         return Coverage.SCANNED
 
     def _find(self, text: str, check: Callable[[], None]) -> tuple[Finding, ...]:
@@ -266,24 +216,54 @@ class Classifier:
             self._cache.put(digest, found)
         return found
 
-    def _read_joints(
-        self, strands: list[tuple[str, str, str]], progress: _Progress, check: Callable[[], None]
-    ) -> None:
+    def _find_in_context(
+        self, text: str, check: Callable[[], None], context: Detector
+    ) -> tuple[Finding, ...]:
+        """What the detectors and the contextual model find. Short texts are kept too: the model is slow."""
+        digest = None
+        if self._cache is not None:
+            digest = self._cache.digest(text, self._set_in_context)
+            known = self._cache.get(digest)
+            if known is not None:
+                return known
+        found = self._detectors.find(text, check, MOST_OF_A_KIND)
+        check()
+        found = _thinned(tuple(found) + tuple(context.find(text)))
+        check()
+        if self._cache is not None and digest is not None:
+            self._cache.put(digest, found)
+        return found
+
+    def _read_joints(self, texts: list[Text], progress: _Progress, check: Callable[[], None]) -> None:
         """Texts laid end to end, as a model reads them: what was split over parts or turns is whole again."""
-        for strand in joints.strands_of(strands):
-            for block in joints.blocks_of(strand):
-                before = progress.degraded
-                scratch = _Progress(degraded=before)
-                coverage = self._scan("", block.text, scratch, check)
-                if coverage is Coverage.UNSCANNABLE:
-                    # fail-closed: the seams were not read, and no single part can stand for them.
-                    progress.degraded = scratch.degraded
-                    return
-                for finding in scratch.findings.get("", ()):
-                    path, placed = block.place(finding)
-                    known = progress.findings.setdefault(path, [])
-                    if not any(
-                        old.kind == placed.kind and old.start < placed.end and placed.start < old.end
-                        for old in known
-                    ):
-                        known.append(placed)
+        for strand in conversation_strands(texts):
+            if not self._read_joint(strand, progress, check, is_said=True):
+                return
+        for strand in side_strands(texts):
+            if not self._read_joint(strand, progress, check, is_said=False):
+                return
+
+    def _read_joint(
+        self, strand: joints.Strand, progress: _Progress, check: Callable[[], None], is_said: bool
+    ) -> bool:
+        """Whether all of the strand was read. Names laid end to end look like a blob, which says nothing."""
+        for block in joints.blocks_of(strand):
+            scratch = _Progress(degraded=progress.degraded)
+            coverage = self._scan("", block.text, scratch, check)
+            if coverage is Coverage.UNSCANNABLE:
+                # fail-closed: the seams were not read, and no single part can stand for them.
+                progress.degraded = scratch.degraded
+                return False
+            for finding in scratch.findings.get("", ()):
+                if is_said or finding.kind != OPAQUE_KIND:
+                    _add(progress, *block.place(finding))
+        return True
+
+
+def _add(progress: _Progress, path: str, finding: Finding) -> None:
+    """Note the finding, unless the part holds one of its kind in that place."""
+    known = progress.findings.setdefault(path, [])
+    if not any(
+        old.kind == finding.kind and old.start < finding.end and finding.start < old.end for old in known
+    ):
+        known.append(finding)

@@ -46,7 +46,9 @@ from gateway.sensitivity.work import Exhausted, Work
 #: How many layers of escapes and encodings are taken off.
 MAX_DEPTH = 3
 
-_OPAQUE = "opaque-blob@1"
+#: Kind of the finding for what is encoded and could not be read.
+OPAQUE_KIND = "opaque-blob"
+_OPAQUE = f"{OPAQUE_KIND}@1"
 _DENSE = "dense-text@1"
 _OPAQUE_LABEL = Label(Level.RESTRICTED, frozenset({Tag.OPAQUE}))
 
@@ -284,7 +286,7 @@ class DetectorSet:
                 continue
             if (inner is None or inner.step != "base64") and blobs.is_opaque(view.text[start:end]):
                 work.note(_OPAQUE)
-                findings.append(Finding("opaque-blob", _OPAQUE, _OPAQUE_LABEL, *view.origin(start, end)))
+                findings.append(Finding(OPAQUE_KIND, _OPAQUE, _OPAQUE_LABEL, *view.origin(start, end)))
 
 
 #: Reads one candidate for all rules of one pattern, and those rules.

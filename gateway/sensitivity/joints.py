@@ -1,7 +1,8 @@
 """Texts laid end to end, so that what was cut over parts, messages or turns is found whole.
 
 Invariants
-1. A strand is the texts of a conversation in order, or those of one speaker alone.
+1. A strand is the texts of a conversation in order, those of one speaker alone, those of all but the
+   assistant, or texts of one other kind (names, identifiers, tools).
 2. Texts are joined without the blanks they begin and end with; where that could hide the ends of a number
    there are further readings. Of a long text only both ends take part: its middle was scanned with the
    part itself and touches no seam.
@@ -15,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from gateway.domain.finding import Finding
 
@@ -22,8 +24,18 @@ from gateway.domain.finding import Finding
 END = 512
 BLOCK = 4096
 OVERLAP = 1024
+#: The speaker whose answers stand between what others say.
+ASSISTANT = "assistant"
 #: Stands for the middle of a long text. No pattern reaches over so many blanks.
 _GAP = "\n" * 8
+
+
+class Row(NamedTuple):
+    """A text to be joined: it is `path`'s text from `offset` on."""
+
+    path: str
+    text: str
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,19 +85,19 @@ def _is_mixed(before: str, after: str) -> bool:
     return left.isalnum() and right.isalnum() and left.isdigit() != right.isdigit()
 
 
-def _join(texts: Sequence[tuple[str, str]], apart: bool = False) -> Strand:
-    """Strand of (path, text) rows. `apart` puts a line break where a digit meets a letter."""
+def _join(rows: Sequence[Row], apart: bool = False) -> Strand:
+    """Strand of rows. `apart` puts a line break where a digit meets a letter."""
     pieces: list[str] = []
     stretches: list[_Stretch] = []
     at = 0
-    for path, text in texts:
+    for path, text, base in rows:
         body = text.strip()
         if not body:
             continue
         if apart and pieces and _is_mixed(pieces[-1], body):
             pieces.append("\n")
             at += 1
-        offset = len(text) - len(text.lstrip())
+        offset = base + len(text) - len(text.lstrip())
         if len(body) <= 2 * END:
             ends = [(offset, body)]
         else:
@@ -100,12 +112,12 @@ def _join(texts: Sequence[tuple[str, str]], apart: bool = False) -> Strand:
     return Strand("".join(pieces), tuple(stretches))
 
 
-def _in_pairs(texts: Sequence[tuple[str, str]]) -> Strand:
+def _in_pairs(rows: Sequence[Row]) -> Strand:
     """Each text joined to the next one only, pair by pair."""
     pieces: list[str] = []
     stretches: list[_Stretch] = []
     at = 0
-    for pair in pairwise(texts):
+    for pair in pairwise(rows):
         strand = _join(pair, apart=True)
         pieces += (strand.text, _GAP)
         stretches += [replace(stretch, at=stretch.at + at) for stretch in strand.stretches]
@@ -113,30 +125,46 @@ def _in_pairs(texts: Sequence[tuple[str, str]]) -> Strand:
     return Strand("".join(pieces), tuple(stretches))
 
 
-def _readings(texts: Sequence[tuple[str, str]]) -> Iterator[Strand]:
-    """All as one; apart, where a digit meets a letter; in pairs, where digits meet digits."""
-    yield _join(texts)
-    filled = [(path, body) for path, text in texts if (body := text.strip())]
-    seams = [(before[-1], after[0]) for (_, before), (_, after) in pairwise(filled)]
-    if any(_is_mixed(*seam) for seam in seams):
-        yield _join(texts, apart=True)
-    if len(seams) > 1 and any(left.isdigit() and right.isdigit() for left, right in seams):
-        yield _in_pairs([row for row in texts if row[1].strip()])
-
-
-def strands_of(texts: Sequence[tuple[str, str, str]]) -> Iterator[Strand]:
-    """Strands of (path, speaker, text) rows: all in order, then each speaker's where others come between.
+def readings(rows: Sequence[Row]) -> Iterator[Strand]:
+    """All as one; apart, where a digit meets a letter; in pairs, where digits meet digits.
 
     Nothing for fewer than two texts: the part itself was scanned.
     """
-    if len(texts) < 2:
+    if len(rows) < 2:
         return
-    yield from _readings([(path, text) for path, _, text in texts])
+    yield _join(rows)
+    bodies = [body for row in rows if (body := row.text.strip())]
+    seams = [(before[-1], after[0]) for before, after in pairwise(bodies)]
+    if any(_is_mixed(*seam) for seam in seams):
+        yield _join(rows, apart=True)
+    if len(seams) > 1 and any(left.isdigit() and right.isdigit() for left, right in seams):
+        yield _in_pairs([row for row in rows if row.text.strip()])
+
+
+def strands_of(texts: Sequence[tuple[str, str, str]]) -> Iterator[Strand]:
+    """Strands of (path, speaker, text) rows: all in order, then where others come between all but the
+    assistant's, so that a question is read together with the result of a tool, and each speaker's.
+    """
+    rows = [Row(path, text) for path, _, text in texts]
+    yield from readings(rows)
     speakers = [speaker for _, speaker, _ in texts]
-    for speaker in dict.fromkeys(speakers):
-        places = [place for place, name in enumerate(speakers) if name == speaker]
-        if places[-1] - places[0] + 1 > len(places):
-            yield from _readings([(texts[place][0], texts[place][2]) for place in places])
+    names = dict.fromkeys(speakers)
+    asked = [place for place, speaker in enumerate(speakers) if speaker != ASSISTANT]
+    if len(names) > 2:
+        yield from _where_others_come_between(rows, asked)
+    for name in names:
+        if len(names) > 2 and name != ASSISTANT:
+            within = [place for place, at in enumerate(asked) if speakers[at] == name]
+            if within[-1] - within[0] + 1 == len(within):
+                continue  # they are neighbours there
+        yield from _where_others_come_between(
+            rows, [place for place, speaker in enumerate(speakers) if speaker == name]
+        )
+
+
+def _where_others_come_between(rows: Sequence[Row], places: Sequence[int]) -> Iterator[Strand]:
+    if places and places[-1] - places[0] + 1 > len(places):
+        yield from readings([rows[place] for place in places])
 
 
 def blocks_of(strand: Strand) -> Iterator[Block]:

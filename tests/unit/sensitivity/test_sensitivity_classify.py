@@ -130,7 +130,7 @@ def test_every_part_is_named_with_its_coverage() -> None:
         ("messages[0].content[1]", Coverage.UNSCANNABLE),
         ("messages[0].content[2]", Coverage.NOTHING),
         ("stop[0]", Coverage.SCANNED),
-        ("logit_bias", Coverage.NOTHING),
+        ("logit_bias", Coverage.SCANNED),
     ]
 
 
@@ -257,3 +257,126 @@ def test_a_failed_scan_is_not_cached() -> None:
 def test_the_digest_of_the_classifier_depends_on_detectors_and_base_level() -> None:
     other = Classifier(build_detectors("re2"), lambda: 0)
     assert len({_classifier().sha256, _classifier(base_level=Level.CONFIDENTIAL).sha256, other.sha256}) == 3
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        Sampling(seed=int(CARD)),
+        Sampling(max_output_tokens=int(CARD)),
+        Sampling(n=int(CARD)),
+        Sampling(logit_bias=JsonText(f'{{"{CARD}":1}}')),
+        Sampling(logit_bias=JsonText(f'{{"{CARD[:10]}":1,"0000{CARD[10:]}":1}}')),
+        Sampling(logit_bias=JsonText(f'{{"1":{CARD}}}')),
+        Sampling(stop=(CARD[:10], CARD[10:])),
+    ],
+)
+def test_reads_numbers_that_are_sent(sampling: Sampling) -> None:
+    assert _classify(_request(_user("x"), sampling=sampling)).label.level is Level.RESTRICTED
+
+
+_FIRST, _SECOND = (TextPart(CARD[:8]),), (TextPart(CARD[8:]),)
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        (Message(Role.ASSISTANT, _FIRST), Message(Role.ASSISTANT, _SECOND, reasoning="no")),
+        (Message(Role.USER, _FIRST, refusal="no"), Message(Role.USER, _SECOND)),
+        (Message(Role.USER, _FIRST, tool_calls=(ToolCall("c", "f", "no"),)), Message(Role.USER, _SECOND)),
+    ],
+    ids=["reasoning", "refusal", "tool-calls"],
+)
+def test_what_a_destination_does_not_receive_does_not_part_what_it_does(
+    messages: tuple[Message, ...],
+) -> None:
+    assert _classify(_request(*messages)).label.level is Level.RESTRICTED
+
+
+def test_reasoning_is_read_together_with_the_answer_too() -> None:
+    message = Message(Role.ASSISTANT, (TextPart(CARD[8:]),), reasoning=CARD[:8])
+    assert _classify(_request(message)).label.level is Level.RESTRICTED
+
+
+class _Context:
+    """Finds `quiet` words, and says of `bonjour` that it cannot read it. Counts what it is asked."""
+
+    def __init__(self, identity: str = "context@1") -> None:
+        self.identity = identity
+        self.asked: list[str] = []
+
+    def find(self, text: str) -> tuple[Finding, ...]:
+        self.asked.append(text)
+        if "boom" in text:
+            raise RuntimeError("a fault in the model")
+        if "bonjour" in text:
+            return (Finding("unsupported-language", self.identity, Label(Level.PUBLIC), 0, 1),)
+        if "merger" in text:
+            label = Label(Level.CONFIDENTIAL, frozenset({Tag.MNPI}))
+            return (Finding("mnpi", self.identity, label, 0, len(text)),)
+        return ()
+
+
+def test_the_contextual_model_reads_what_was_said_and_nothing_else() -> None:
+    context = _Context()
+    call = ToolCall("id", "name", "{}")
+    request = _request(
+        Message(Role.SYSTEM, (TextPart("a system"),), name="kim"),
+        _user("a question", "more"),
+        Message(Role.ASSISTANT, (TextPart("an answer"),), tool_calls=(call,), reasoning="why", refusal="no"),
+        Message(Role.TOOL, (TextPart("a result"),), tool_call_id="id"),
+        tools=(ToolDefinition("tool", "a description", JsonText('{"enum":["a"]}')),),
+        sampling=Sampling(seed=5, stop=("END",), temperature=0.5),
+    )
+    _classifier(context=context).classify(request, PUBLIC)
+    assert context.asked == ["a system", "a question", "more", "why", "an answer", "no", "a result"]
+
+
+def test_findings_of_the_contextual_model_are_joined_to_those_of_the_rules() -> None:
+    verdict = _classifier(context=_Context()).classify(_request(_user(f"the merger, {CARD}")), PUBLIC)
+    assert verdict.label == Label(Level.RESTRICTED, frozenset({Tag.MNPI, Tag.PCI}))
+    assert verdict.degraded is None
+
+
+def test_a_part_in_a_language_that_the_model_does_not_know_is_unscannable() -> None:
+    for classifier in (_classifier(context=_Context()), _classifier(context=_Context(), cache=_cache())):
+        for _ in range(2):
+            verdict = classifier.classify(_request(_user("hello"), _user("bonjour")), PUBLIC)
+            assert verdict.label == UNKNOWN
+            assert [part.coverage for part in verdict.parts] == [Coverage.SCANNED, Coverage.UNSCANNABLE]
+            assert verdict.degraded is None
+
+
+def test_a_model_that_raises_makes_its_part_unscannable_and_is_asked_again() -> None:
+    context = _Context()
+    classifier = _classifier(context=context, cache=_cache())
+    for _ in range(2):
+        verdict = classifier.classify(_request(_user("boom")), PUBLIC)
+        assert (verdict.label, verdict.degraded) == (UNKNOWN, "detector-raised")
+    assert context.asked == ["boom", "boom"]
+
+
+def test_a_model_that_takes_too_long_spends_the_budget() -> None:
+    ticks = iter([0, 0, 0, *[10**10] * 100])
+    classifier = Classifier(DETECTORS, lambda: next(ticks), budget_ms=5, context=_Context())
+    verdict = classifier.classify(_request(_user("hi")), PUBLIC)
+    assert (verdict.label, verdict.degraded) == (UNKNOWN, "budget-spent")
+
+
+def test_short_texts_are_shown_to_the_model_once_and_never_mixed_up_with_another_models() -> None:
+    cache, first, second = _cache(), _Context(), _Context("context@2")
+    request = _request(_user("the merger"))
+    for _ in range(2):
+        assert _classifier(cache=cache, context=first).classify(request, PUBLIC).label.tags == {Tag.MNPI}
+    assert _classifier(cache=cache).classify(request, PUBLIC).label.tags == frozenset()
+    _classifier(cache=cache, context=second).classify(request, PUBLIC)
+    assert (first.asked, second.asked) == (["the merger"], ["the merger"])
+
+
+def test_the_digest_of_the_classifier_depends_on_the_contextual_model() -> None:
+    made = [_classifier(), _classifier(context=_Context()), _classifier(context=_Context("context@2"))]
+    assert len({each.sha256 for each in made}) == 3
+
+
+def _cache() -> FindingsCache:
+    return FindingsCache(b"k" * 32)
