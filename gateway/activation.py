@@ -37,6 +37,7 @@ from gateway.rollout.content import fingerprint_of, read_content
 from gateway.rollout.revision import STATE_NAME, read_active, write_active
 from gateway.rollout.shadow import shadow_of
 from gateway.sensitivity.classify import FindingsCache
+from gateway.sensitivity.context import load_context_model
 from gateway.sensitivity.detectors import Detector, DetectorSet, build_detectors
 from gateway.settings import Settings
 from gateway.snapshot import SnapshotHolder
@@ -80,6 +81,8 @@ class PolicyWatch:
         self._holder = holder
         self._metrics = metrics
         self._cache = cache
+        is_builtin = settings.sensitivity.contextual_model == "builtin"
+        self._context = load_context_model() if is_builtin else None
         self._extra_detectors = tuple(extra_detectors)
         self._detectors: tuple[str, DetectorSet] | None = None
         pairs = [(signer.name, signer.public_key) for signer in settings.policy.signers]
@@ -168,7 +171,9 @@ class PolicyWatch:
         settings = self._settings.policy
         try:
             content = read_content(self._directory)
-            candidate = build_candidate(content, self._settings, self._detectors_for, self._cache)
+            candidate = build_candidate(
+                content, self._settings, self._detectors_for, self._cache, self._context
+            )
             signed = None
             if self._signers and content.signature is not None:
                 signed = parse_signed(content.signature)

@@ -88,9 +88,12 @@ class PolicySettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 
 
 class SensitivitySettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """`contextual_model` has no default: running without one must be said in words (`none`)."""
+    """`contextual_model` has no default: running without one must be said in words (`none`).
 
-    contextual_model: Literal["none"]
+    `builtin` reads what a text is about: sensitive facts that hold no identifier.
+    """
+
+    contextual_model: Literal["none", "builtin"]
     budget_ms: int = 1000
     engine: Literal["hyperscan", "re2"] = "hyperscan"
 

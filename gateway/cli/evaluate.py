@@ -7,7 +7,7 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +24,12 @@ from gateway.evaluation.baseline import judge_with_presidio
 from gateway.evaluation.corpus import Row, parse_rows
 from gateway.evaluation.score import Judged, Score, by, errors, quantile, score
 from gateway.sensitivity.classify import Classifier
+from gateway.sensitivity.context import load_context_model
 from gateway.sensitivity.detectors import build_detectors
 
 _LATENCY_CHARACTERS = 4096
+#: A fresh classifier for a time budget in milliseconds.
+NewClassifier = Callable[[int], Classifier]
 
 
 @click.group()
@@ -46,14 +49,28 @@ evaluate.add_command(train_context)
 @click.option(
     "--baseline", type=click.Choice(["presidio"]), help="Judge with this peer instead, if installed."
 )
-def sensitivity(files: tuple[Path, ...], json_path: Path | None, engine: str, baseline: str | None) -> None:
+@click.option(
+    "--contextual-model",
+    type=click.Choice(["builtin", "none"]),
+    default="builtin",
+    show_default=True,
+    help="As in the settings.",
+)
+def sensitivity(
+    files: tuple[Path, ...],
+    json_path: Path | None,
+    engine: str,
+    baseline: str | None,
+    contextual_model: str,
+) -> None:
     """Recall and false alarms of the classifier on JSONL files (text, label, categories), also .gz."""
     try:
         rows = _rows(files)
         if baseline is None:
-            report = _report(_judge(rows, engine))
-            report["latency_us"] = _latency(rows, engine)
-            report["megabytes_per_second"] = round(_throughput(rows, engine), 2)
+            new = _classifiers(engine, contextual_model)
+            report = _report(_judge(rows, new))
+            report["latency_us"] = _latency(rows, new)
+            report["megabytes_per_second"] = round(_throughput(rows, new), 2)
         else:
             report = _peer_report(rows)
     except ConfigurationError as error:
@@ -96,8 +113,19 @@ def _request(text: str) -> ResolvedRequest:
     return ResolvedRequest(ChatRequest("assistant", (Message(Role.USER, (TextPart(text),)),)))
 
 
-def _judge(rows: Sequence[Row], engine: str) -> list[Judged]:
-    classifier = Classifier(build_detectors(engine), time.perf_counter_ns)
+def _classifiers(engine: str, contextual_model: str) -> NewClassifier:
+    """Makes fresh classifiers, with empty caches, for a time budget in milliseconds."""
+    detectors = build_detectors(engine)
+    context = load_context_model() if contextual_model == "builtin" else None
+
+    def new(budget_ms: int) -> Classifier:
+        return Classifier(detectors, time.perf_counter_ns, budget_ms, context=context)
+
+    return new
+
+
+def _judge(rows: Sequence[Row], new: NewClassifier) -> list[Judged]:
+    classifier = new(1_000)
     judged = []
     for row in track(rows, "classifying", console=Console(stderr=True), disable=not sys.stderr.isatty()):
         request = _request(row.text)
@@ -107,9 +135,9 @@ def _judge(rows: Sequence[Row], engine: str) -> list[Judged]:
     return judged
 
 
-def _latency(rows: Sequence[Row], engine: str) -> dict[str, float]:
+def _latency(rows: Sequence[Row], new: NewClassifier) -> dict[str, float]:
     """Wall time in µs for new messages of 4 KB made of the rows' own texts."""
-    classifier = Classifier(build_detectors(engine), time.perf_counter_ns)
+    classifier = new(1_000)
     whole = "\n".join(row.text for row in rows)
     pieces = [whole[at : at + _LATENCY_CHARACTERS] for at in range(0, len(whole), _LATENCY_CHARACTERS)]
     times = []
@@ -122,9 +150,9 @@ def _latency(rows: Sequence[Row], engine: str) -> dict[str, float]:
     return {"p50": round(quantile(times, 0.5), 1), "p99": round(quantile(times, 0.99), 1)}
 
 
-def _throughput(rows: Sequence[Row], engine: str) -> float:
+def _throughput(rows: Sequence[Row], new: NewClassifier) -> float:
     """Megabytes of text per second of CPU, over one message with all rows."""
-    classifier = Classifier(build_detectors(engine), time.perf_counter_ns, budget_ms=60_000)
+    classifier = new(60_000)
     text = "\n".join(row.text for row in rows)
     text *= max(1, 1_000_000 // max(1, len(text)))
     started = time.process_time()

@@ -27,7 +27,7 @@ from gateway.protocols.resolve import resolve
 from gateway.rollout.content import Content
 from gateway.rollout.coverage import check_coverage
 from gateway.sensitivity.classify import Classifier, FindingsCache
-from gateway.sensitivity.detectors import DetectorSet
+from gateway.sensitivity.detectors import Detector, DetectorSet
 from gateway.settings import EndpointSettings, Settings
 from gateway.snapshot import Snapshot
 
@@ -48,8 +48,10 @@ def build_candidate(
     settings: Settings,
     detectors_for: Callable[[CompiledPolicy], DetectorSet],
     cache: FindingsCache,
+    context: Detector | None = None,
 ) -> Candidate:
-    """The candidate of these bytes; `detectors_for` gives the set for a policy's own detectors.
+    """The candidate of these bytes; `detectors_for` gives the set for a policy's own detectors, and
+    `context` is the contextual model, where the settings ask for it.
 
     Raises `ConfigurationError`.
     """
@@ -58,7 +60,12 @@ def build_candidate(
     detectors = detectors_for(policy)
     registry = build_registry(content.protocols, content.lock, parse_yaml)
     classifier = Classifier(
-        detectors, time.perf_counter_ns, settings.sensitivity.budget_ms, cache, policy.base_level
+        detectors,
+        time.perf_counter_ns,
+        settings.sensitivity.budget_ms,
+        cache,
+        policy.base_level,
+        context=context,
     )
     check_coverage(classifier.classify)
     profiles = output_profiles(policy)
