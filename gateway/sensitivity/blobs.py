@@ -13,10 +13,14 @@ import binascii
 import re
 import zlib
 
-from gateway.sensitivity.views import CONTEXT_AFTER, CONTEXT_BEFORE, View, canonical
+from gateway.sensitivity.views import CONTEXT_AFTER, CONTEXT_BEFORE, View, canonical, with_tags_shown
 
 #: Patterns (RE2 syntax) of what may be a blob.
-BASE64_TRIGGER = rb"[A-Za-z0-9+/_-]{15,}(?:\r?\n[A-Za-z0-9+/_-]{15,})*={0,2}"
+BASE64_TRIGGER = rb"[A-Za-z0-9+/_-]{15,}(?:\r?\n[A-Za-z0-9+/_-]{15,})*(?:\r?\n[A-Za-z0-9+/_-]{1,14})?={0,2}"
+#: The same in lines too short for that. Whole lines only: in prose hardly a line is one word.
+BASE64_LINES_TRIGGER = (
+    rb"(?m)^[A-Za-z0-9+/_-]{4,14}(?:\r?\n[A-Za-z0-9+/_-]{4,14})*\r?\n[A-Za-z0-9+/_-]{1,14}={0,2}\r?$"
+)
 HEX_TRIGGER = rb"(?:[0-9A-Fa-f]{2}){9,}"
 HEX_PAIRS_TRIGGER = rb"\b(?:0x)?[0-9A-Fa-f]{2}(?:[ :,\n-]{1,2}(?:0x)?[0-9A-Fa-f]{2}){8,}\b"
 BASE32_TRIGGER = rb"[A-Z2-7]{16,}={0,6}|[a-z2-7]{16,}={1,6}"
@@ -34,6 +38,8 @@ def _readable(raw: bytes) -> str | None:
             text = raw.decode("utf-8")
         except UnicodeDecodeError:
             return None
+        if not text.isascii():
+            text = with_tags_shown(text)
     printable = sum(map(str.isprintable, text)) + text.count("\n") + text.count("\t") + text.count("\r")
     return text if text and printable * 10 >= len(text) * 9 else None
 
@@ -75,18 +81,33 @@ def from_base64(view: View, start: int, end: int) -> View | None:
     if blob.lower() == blob or blob.upper() == blob:
         return None  # names of code, hashes and paths; no encoded text is of one case
     readings: list[bytes] = []
-    for shift in range(min(4, len(blob) - 14)):
-        raw = _unpacked(_base64_bytes(blob[shift:]))
-        text = _readable(raw)
-        if text is not None:
-            return _blob_view(view, "base64", text, start, end)
-        readings.append(raw)
+    for run in _runs(blob):
+        for shift in range(min(4, len(run) - 14)):
+            raw = _unpacked(_base64_bytes(run[shift:]))
+            text = _readable(raw)
+            if text is not None:
+                return _blob_view(view, "base64", text, start, end)
+            readings.append(raw)
     if "\n" in blob:
         readings += [_base64_bytes(line) for line in blob.split("\n")]
     strings = [found for raw in readings for found in _STRINGS.findall(raw)]
     if not strings:
         return None
     return _blob_view(view, "base64-strings", b"\n".join(strings).decode("ascii"), start, end)
+
+
+def _runs(blob: str) -> list[str]:
+    """The blob, and the blob without a short last line, which may be the first word of what follows."""
+    last = blob.rfind("\n")
+    return [blob, blob[:last]] if last > 0 and len(blob) - last <= 17 else [blob]
+
+
+def from_base64_lines(view: View, start: int, end: int) -> View | None:
+    """The same for a blob in lines of less than 15 characters, which all but the last are equally long."""
+    lines = view.text[start:end].split()
+    if any(len(line) != len(lines[0]) for line in lines[:-1]) or len(lines[-1]) > len(lines[0]):
+        return None  # a list of words
+    return from_base64(view, start, end)
 
 
 def from_hex(view: View, start: int, end: int) -> View | None:
@@ -147,5 +168,21 @@ def is_opaque(blob: str) -> bool:
     if any(len(line) < 40 or len(line) != len(lines[0]) for line in lines[:-1]):
         return False  # a list of names, not a broken blob
     raw = _base64_bytes(blob)
-    is_der = raw[:2] == b"\x30\x82" and int.from_bytes(raw[2:4], "big") + 4 == len(raw)
-    return not is_der and not raw.startswith(_PUBLIC_BLOB)
+    return not _is_der(raw) and not raw.startswith(_PUBLIC_BLOB)
+
+
+def _is_der(raw: bytes) -> bool:
+    return raw[:2] == b"\x30\x82" and int.from_bytes(raw[2:4], "big") + 4 == len(raw)
+
+
+#: Digits of a hexadecimal run from which on it can carry a document.
+_HEX_BOUND = 512
+
+
+def is_opaque_hex(blob: str) -> bool:
+    """Whether a hexadecimal run that is no text is long and varied enough to carry a document."""
+    digits = "".join(pair[-2:] for pair in _PAIR.findall(blob)) if not blob.isalnum() else blob
+    if len(digits) < _HEX_BOUND:
+        return False
+    raw = bytes.fromhex(digits)
+    return len(set(raw)) >= 24 and not _is_der(raw)

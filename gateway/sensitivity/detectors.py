@@ -31,6 +31,7 @@ from gateway.sensitivity import (
     places,
     records,
     secrets,
+    spellings,
     spoken,
     spread,
     tables,
@@ -100,13 +101,33 @@ _WHOLE_VIEWS: tuple[tuple[bytes, _MakeView], ...] = (
     (spread.TRIGGER, spread.joined),
     (spread.REVERSE_TRIGGER, spread.reversed_runs),
     (spread.REVERSE_TRIGGER, spread.reversed_words),
+    (spellings.GAP_TRIGGER, spellings.narrowed),
+    (spellings.FLOAT_TRIGGER, spellings.written_out),
 )
 _BLOB_VIEWS: tuple[tuple[bytes, Callable[[views.View, int, int], views.View | None]], ...] = (
     (blobs.BASE64_TRIGGER, blobs.from_base64),
+    (blobs.BASE64_LINES_TRIGGER, blobs.from_base64_lines),
     (blobs.HEX_TRIGGER, blobs.from_hex),
     (blobs.HEX_PAIRS_TRIGGER, blobs.from_hex_pairs),
     (blobs.BASE32_TRIGGER, blobs.from_base32),
 )
+
+
+_ODD_SCRIPTS: tuple[Callable[[str], views.View | None], ...] = (
+    views.hidden_tags,
+    spoken.han_digits,
+    spoken.cyrillic_digits,
+    spread.overridden,
+    spellings.without_unseen_blanks,
+)
+#: What tells a blob that cannot be read and may carry a document.
+_IS_OPAQUE: dict[Callable[[views.View, int, int], views.View | None], Callable[[str], bool]] = {
+    blobs.from_base64: blobs.is_opaque,
+    blobs.from_hex: blobs.is_opaque_hex,
+    blobs.from_hex_pairs: blobs.is_opaque_hex,
+}
+#: Steps that take off one layer of an encoding, and give text.
+_DECODED = frozenset({"unescaped", "base64", "hex", "base32"})
 
 
 class DetectorSet:
@@ -198,7 +219,7 @@ class DetectorSet:
         try:
             self._examine(view, fired, findings, 0, work)
             if not is_ascii:
-                for make in (views.hidden_tags, spoken.han_digits, spoken.cyrillic_digits, spread.overridden):
+                for make in _ODD_SCRIPTS:
                     inner = make(text)
                     if inner is not None:
                         self._examine(inner, self._fired(inner.data), findings, 1, work)
@@ -215,8 +236,15 @@ class DetectorSet:
         return [each for each in findings if counts[each.detector] >= self._least.get(each.detector, 1)]
 
     def _examine(
-        self, view: views.View, fired: Sequence[int], findings: list[Finding], depth: int, work: Work
+        self,
+        view: views.View,
+        fired: Sequence[int],
+        findings: list[Finding],
+        depth: int,
+        work: Work,
+        is_layered: bool = True,
     ) -> None:
+        """Read a view and what it leads to. `is_layered`: only encodings were taken off on the way here."""
         deeper: list[views.View] = []
         if self._terms is not None:
             self._read_terms(view, self._terms, findings, work)
@@ -236,10 +264,21 @@ class DetectorSet:
             else:
                 self._decode(view, index, deeper, findings, work)
         if depth >= MAX_DEPTH:
+            if is_layered and (views.has_escapes(view) or any(each.step in _DECODED for each in deeper)):
+                # fail-closed: something is still encoded, and what it says was not read.
+                span = view.origin(*(view.core or (0, len(view.text))))
+                findings.append(Finding(OPAQUE_KIND, _OPAQUE, _OPAQUE_LABEL, *span))
             return
         for inner in deeper:
             work.spend(1 + (len(inner.text) >> 7))
-            self._examine(inner, self._fired(inner.data), findings, depth + 1, work)
+            self._examine(
+                inner,
+                self._fired(inner.data),
+                findings,
+                depth + 1,
+                work,
+                is_layered and (inner.step in _DECODED or inner.step == "base64-strings"),
+            )
 
     def _read_terms(self, view: views.View, terms: TermIndex, findings: list[Finding], work: Work) -> None:
         work.spend(1 + (len(view.text) >> 8))
@@ -282,9 +321,10 @@ class DetectorSet:
             work.spend(4 if inner is not None or end - start > 63 else 1)
             if inner is not None:
                 deeper.append(inner)
-            if make is not blobs.from_base64 or work.is_done(_OPAQUE):
+            is_opaque = _IS_OPAQUE.get(make)
+            if is_opaque is None or work.is_done(_OPAQUE):
                 continue
-            if (inner is None or inner.step != "base64") and blobs.is_opaque(view.text[start:end]):
+            if (inner is None or inner.step not in _DECODED) and is_opaque(view.text[start:end]):
                 work.note(_OPAQUE)
                 findings.append(Finding(OPAQUE_KIND, _OPAQUE, _OPAQUE_LABEL, *view.origin(start, end)))
 

@@ -22,6 +22,8 @@ from gateway.sensitivity.views import CONTEXT_AFTER, CONTEXT_BEFORE, View
 #: Nine digits and more, with up to three separators between any two.
 DIGIT_RUN = rb"[0-9](?:[ \t\r\n._/-]{0,3}[0-9]){8,}"
 
+#: A fraction of nothing: a whole number that something wrote as a float.
+_ZEROS = re.compile(rb"\.0{1,17}(?![0-9])")
 _GROUP = re.compile(rb"[0-9]+")
 _UUID = re.compile(rb"[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}")
 
@@ -155,13 +157,15 @@ def windows(run: Run, least: int, most: int) -> Iterator[Window]:
 
 
 def is_fraction(window: Window) -> bool:
-    """Whether the window is one side of a decimal number: `0.4111…` or `4111….25`."""
+    """Whether the window is one side of a decimal number: `0.4111…` or `4111….25`, but not `4111….0`."""
     if window.first != window.last:
         return False
     data = window.run.view.data
     before = data[max(0, window.start - 2) : window.start]
     after = data[window.end : window.end + 2]
-    return (before[-1:] == b"." and before[:1].isdigit()) or (after[:1] == b"." and after[1:].isdigit())
+    if before[-1:] == b"." and before[:1].isdigit():
+        return True
+    return after[:1] == b"." and after[1:].isdigit() and _ZEROS.match(data, window.end) is None
 
 
 def in_uuid(window: Window) -> bool:

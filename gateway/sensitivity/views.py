@@ -58,8 +58,9 @@ def _plain(code: int) -> str:
         return character  # Hangul would fall apart into its letters
     if category in {"Cf", "Mn", "Me"} or code in _UNSEEN:
         return ""
-    if category == "Nd":
-        return str(unicodedata.decimal(character))
+    digit = unicodedata.digit(character, None)  # circled and dingbat digits are digits and no decimals
+    if digit is not None:
+        return str(digit)
     if category in {"Zs", "Zl", "Zp"}:
         return " "
     parts = unicodedata.normalize("NFKD", character)
@@ -259,6 +260,18 @@ def hidden_tags(text: str) -> View | None:
     places = [place for place, character in enumerate(text) if 0xE0020 <= ord(character) <= 0xE007E]
     span = (places[0], places[-1] + 1)
     return View("".join(chr(ord(text[place]) - 0xE0000) for place in places), "tags", lambda _s, _e: span)
+
+
+def with_tags_shown(text: str) -> str:
+    """The text without tag characters, and on a line of its own what they say."""
+    hidden = _TAGS.findall(text)
+    return _TAGS.sub("", text) + "\n" + "".join(chr(ord(tag) - 0xE0000) for tag in hidden) if hidden else text
+
+
+def has_escapes(view: View) -> bool:
+    """Whether the core of the view holds escapes."""
+    start, end = view.core or (0, len(view.text))
+    return _ESCAPE.search(view.text, start, end) is not None
 
 
 #: Characters kept on both sides of what a view changes: more than any context words need.

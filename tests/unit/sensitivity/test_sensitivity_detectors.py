@@ -65,13 +65,18 @@ def test_finds_what_is_written_so_that_people_do_not_see_it(hidden: str) -> None
     assert findings == RE2.find(text)
 
 
-def test_takes_off_no_more_layers_than_its_bound() -> None:
+def test_what_has_more_layers_than_are_taken_off_is_opaque() -> None:
     text = SSN
     for _ in range(MAX_DEPTH):
         text = base64.b64encode(text.encode()).decode()
     assert [finding.kind for finding in HYPERSCAN.find(text)] == ["us-ssn"]
     deeper = base64.b64encode(text.encode()).decode()
-    assert HYPERSCAN.find(deeper) == ()
+    for detectors in (HYPERSCAN, RE2):
+        (finding,) = detectors.find(deeper)
+        assert (finding.kind, finding.start, finding.end) == ("opaque-blob", 0, len(deeper))
+        assert finding.label == Label(Level.RESTRICTED, frozenset({Tag.OPAQUE}))
+    escaped = "".join(f"%252525{ord(digit):02x}" for digit in SSN)
+    assert [finding.kind for finding in HYPERSCAN.find(escaped)] == ["opaque-blob"]
 
 
 def test_a_long_blob_that_is_no_text_is_opaque() -> None:
@@ -148,3 +153,64 @@ def test_both_engines_find_the_same_in_the_whole_corpus(whole: bool) -> None:
     found = [HYPERSCAN.find(text) for text in texts]
     assert found == [RE2.find(text) for text in texts]
     assert sum(map(len, found)) > 250
+
+
+@pytest.mark.parametrize("pad", range(20, 36))
+def test_base64_in_lines_is_read_to_its_end(pad: int) -> None:
+    text = base64.encodebytes(f"customer note{'x' * pad} card {CARD}".encode()).decode()
+    for behind in ("", "Thanks\n", "and then\n"):
+        assert "payment-card" in {finding.kind for finding in HYPERSCAN.find(text + behind)}
+
+
+@pytest.mark.parametrize("width", [5, 8, 12, 14])
+def test_base64_in_short_lines_is_read(width: int) -> None:
+    blob = base64.b64encode(CARD.encode()).decode()
+    lines = "\n".join(blob[place : place + width] for place in range(0, len(blob), width))
+    for text in (lines, lines.replace("\n", "\r\n"), f"see\n\n{lines}\n\nbye"):
+        assert [finding.kind for finding in HYPERSCAN.find(text)] == ["payment-card"]
+    assert HYPERSCAN.find("\n".join(["apple", "Pear", "plum9", "Cherry", "fig2"])) == ()
+
+
+def test_a_long_hexadecimal_run_that_is_no_text_is_opaque() -> None:
+    raw = bytes((number * 197 + number * number * 31 + 7) % 256 for number in range(256))
+    for text in (raw.hex(), raw.hex(":"), raw.hex(" ")):
+        for detectors in (HYPERSCAN, RE2):
+            found = detectors.find(f"the file: {text}")
+            assert "opaque-blob" in {finding.kind for finding in found}
+    assert HYPERSCAN.find(f"the hash: {raw[:64].hex()}") == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "".join("⓿❶❷❸❹❺❻❼❽❾"[int(digit)] for digit in CARD),
+        "".join("⓪➀➁➂➃➄➅➆➇➈"[int(digit)] for digit in CARD),
+        "".join("⓪⓵⓶⓷⓸⓹⓺⓻⓼⓽"[int(digit)] for digit in CARD),
+        "    ".join(CARD[place : place + 4] for place in range(0, 16, 4)),
+        "\t\t\t\t\t\t".join(CARD[place : place + 4] for place in range(0, 16, 4)),
+        f'{{"const":{CARD}.0}}',
+        f'{{"const":{CARD}.000}}',
+        f'{{"const":{CARD[0]}.{CARD[1:]}e15}}',
+        f'{{"const":{CARD[:6]}.{CARD[6:]}E+10}}',
+        f'{{"const":{CARD}00e-2}}',
+        base64.b64encode("".join(chr(0xE0000 + ord(sign)) for sign in f"card {CARD}").encode()).decode(),
+        base64.b64encode(
+            ("see" + "".join(chr(0xE0000 + ord(sign)) for sign in f"card {CARD}")).encode()
+        ).decode(),
+    ],
+)
+def test_reads_odd_spellings_of_a_number(text: str) -> None:
+    assert "payment-card" in {finding.kind for finding in HYPERSCAN.find(text)}
+
+
+@pytest.mark.parametrize("text", [f"0.{CARD}", f"{CARD}.25", f"{CARD}.01", f"x{CARD[0]}.{CARD[1:]}e15"])
+def test_a_fraction_is_no_number_of_a_card(text: str) -> None:
+    assert "payment-card" not in {finding.kind for finding in HYPERSCAN.find(text)}
+
+
+@pytest.mark.parametrize("blank", "\u115f\u1160\u180e\u2800\u3164\uffa0")
+def test_reads_a_key_with_a_blank_inside_that_nobody_sees(blank: str) -> None:
+    key = "ghp_" + vectors.token(36, 5)
+    text = f"é {key[:9]}{blank}{key[9:20]}{blank}{key[20:]} é"
+    (finding,) = HYPERSCAN.find(text)
+    assert (finding.kind, finding.start, finding.end) == ("github-token", 2, 44)
