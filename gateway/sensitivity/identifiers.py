@@ -164,7 +164,7 @@ def ibans(view: View, start: int, end: int) -> Spans:
         return
     length = IBAN_LENGTHS.get(text[start : start + 2].upper(), 0)
     place = start + length
-    if length and data[start:place].isalnum():
+    if length and place <= len(data) and data[start:place].isalnum():
         if not is_word_byte(data, place) and is_iban(text[start:place].upper()):
             yield start, place
         return

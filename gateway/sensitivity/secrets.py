@@ -29,14 +29,42 @@ _PLACEHOLDER = re.compile(
 _MASKED = re.compile(rb"(?i)x{6,}|\*{3,}|\.{4,}|0{12,}|your[_-]|placeholder|changeme|redacted")
 
 
+#: Words that stand beside those in placeholders.
+_GENERIC = re.compile(
+    rb"(?i)(?<![a-z])(?:my|the|your|an?|api|key|token|secret|passw(?:or)?d|pass|pwd|user|name|value|string"
+    rb"|here|test|some|new|with|for|real|actual|access|account|client|db|database|server|app|id|in|of|from"
+    rb"|this|auth|private|public|admin|service|env|goes|to|me)(?![a-z])|[-_.]"
+)
+#: A value of which only the ends are printed.
+_ELIDED = re.compile(rb"[^.*]{0,6}(?:\.{3,}|\*{3,})[^.*]{0,6}$")
+#: Longest rest beside placeholder words that is no secret of its own, in characters.
+_MOST_BESIDE_WORDS = 6
+_MOST_BESIDE_MASK = 12
+
+
+def _is_mostly(pattern: re.Pattern[bytes], value: bytes, most: int) -> bool:
+    """Whether the pattern and generic words make up more than half of the value and leave no secret over."""
+    rest, count = pattern.subn(b"", value)
+    if not count:
+        return False
+    rest = _GENERIC.sub(b"", rest)
+    return len(rest) <= most and 2 * len(rest) < len(value)
+
+
+def is_placeholder(value: bytes) -> bool:
+    """Whether the value is words that stand for a password, with no password beside them."""
+    return _ELIDED.match(value) is not None or _is_mostly(_PLACEHOLDER, value, _MOST_BESIDE_WORDS)
+
+
 def is_masked(value: bytes) -> bool:
-    """Whether the value is a placeholder."""
-    return _MASKED.search(value) is not None or b"${" in value or b"{{" in value or b"<" in value
+    """Whether the value is a mask or a template."""
+    is_mask = _is_mostly(_MASKED, value, _MOST_BESIDE_MASK)
+    return is_mask or b"${" in value or b"{{" in value or b"<" in value
 
 
 def looks_random(value: bytes) -> bool:
     """Whether a token part can be a drawn secret: digits and letters, many different characters."""
-    if _MASKED.search(value):
+    if _is_mostly(_MASKED, value, _MOST_BESIDE_MASK):
         return False
     has_digit = any(0x30 <= byte <= 0x39 for byte in value)
     return has_digit and len(set(value)) >= min(10, len(value) // 2)
@@ -147,7 +175,7 @@ _TYPE_NAME = re.compile(
 def url_passwords(view: View, start: int, end: int) -> Spans:
     """The password of a URL with user information (connection strings, basic-auth URLs). RFC 3986 §3.2.1."""
     value = view.data[start:end]
-    if _REFERENCE.search(value) or _PLACEHOLDER.search(value) or value.lower() in _COMMON_FILLERS:
+    if _REFERENCE.search(value) or is_placeholder(value) or value.lower() in _COMMON_FILLERS:
         return
     if b"[" in value or _EXAMPLE_HOST.match(view.data, end):
         return
@@ -166,7 +194,7 @@ def assigned_secrets(view: View, start: int, end: int) -> Spans:
     It must hold a digit or a sign and a letter, and not be a name of code such as `get_token` or `a.b.c`.
     """
     value = view.data[start:end].rstrip(b".,:!?")
-    if len(value) < 8 or _REFERENCE.search(value) or _PLACEHOLDER.search(value) or _CODE_NAME.match(value):
+    if len(value) < 8 or _REFERENCE.search(value) or is_placeholder(value) or _CODE_NAME.match(value):
         return
     if _PLACE.match(value) or _TYPE_NAME.match(value):
         return
@@ -193,14 +221,14 @@ _SIGNS = frozenset(b"!@#$%^&*+=?~")
 
 def _is_mixed(value: bytes) -> bool:
     """Whether a quoted word has a digit, a sign or a capital inside, and is no placeholder."""
-    if _PLACEHOLDER.search(value) or _REFERENCE.search(value):
+    if is_placeholder(value) or _REFERENCE.search(value):
         return False
     return re.search(rb"[0-9!@#$%^&*?]|[a-z][A-Z]", value) is not None
 
 
 def _is_password(value: bytes) -> bool:
     """Whether a word of a sentence is made as passwords are: letters, digits and signs, or mixed case."""
-    if b"://" in value or _REFERENCE.search(value) or _PLACEHOLDER.search(value) or _NOT_SPOKEN.search(value):
+    if b"://" in value or _REFERENCE.search(value) or is_placeholder(value) or _NOT_SPOKEN.search(value):
         return False
     if value.count(b"@") == 1 and b"." in value.partition(b"@")[2]:
         return False  # a mail address
@@ -350,7 +378,7 @@ RULES: tuple[Rule, ...] = (
     _row("google-api-key", rb"AIza[A-Za-z0-9_-]{35}", 4),
     _row("google-oauth-token", rb"ya29\.[A-Za-z0-9_-]{20,}", 5),
     _row("google-oauth-secret", rb"GOCSPX-[A-Za-z0-9_-]{28}", 7),
-    _named_row("gcp-service-account", rb"\"private_key_id\"[ ]*:[ ]*\"([0-9a-f]{40})\""),
+    _named_row("gcp-service-account", rb"\"private_key_id\"[ ]*:[ ]*\"([0-9a-f]{40})(?:[^0-9a-f]|$)"),
     _named_row("azure-storage-key", rb"(?i)(?:account|shared(?:access)?)key=([A-Za-z0-9+/]{43,}={0,2})"),
     _named_row("azure-sas", rb"[?&]sig=([A-Za-z0-9%+/]{40,}(?:=|%3[Dd])?)"),
     _row("azure-client-secret", rb"[A-Za-z0-9_~.]{3}[78]Q~[A-Za-z0-9_~.-]{31,34}", 0),

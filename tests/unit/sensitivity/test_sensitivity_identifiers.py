@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.domain.label import Level
-from gateway.sensitivity import identifiers
+from gateway.sensitivity import identifiers, views
 from gateway.sensitivity.detectors import build_detectors
 from tests.unit.sensitivity import vectors
 
@@ -276,3 +276,10 @@ def test_passes_digits_that_are_no_telephone_number(text: str) -> None:
 @pytest.mark.parametrize("text", vectors.BENIGN)
 def test_passes_ordinary_text(text: str) -> None:
     assert kinds(text) == []
+
+
+def test_an_iban_never_ends_behind_the_text() -> None:
+    for text in ("IL10T1Y7", "DE89 3704", "NO93860"):
+        view = views.View(text, "plain", None)
+        assert all(end <= len(text) for _, end in identifiers.ibans(view, 0, len(text)))
+    assert DETECTORS.find("IL10T1Y7") == ()

@@ -199,3 +199,46 @@ def test_passes_placeholders_code_and_prose(text: str) -> None:
 )
 def test_tells_random_values(value: bytes, expected: bool) -> None:
     assert looks_random(value) is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password: todoHunter2!9",
+        "db_password=Sample-Hunter2!9",
+        "password=placeholderHunter2",
+        "postgres://kim:exampleHunter2!9@db.vestfjord.no/x",
+        "login is replaceKx82!mw",
+        "ghp_xxxxxx" + token(30, 5),
+        "token = '" + token(20, 6) + "xxxxxx'",
+        "password=Hunter2...9xK!",
+    ],
+)
+def test_a_placeholder_word_clears_no_secret_beside_it(text: str) -> None:
+    assert any(finding.label.level is Level.RESTRICTED for finding in DETECTORS.find(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "password=your-password-here1",
+        "api_key=YOUR_API_KEY_1234",
+        "password: changeme123",
+        "api_key: 'sk-xxxxxxxxxxxxxxxxxxxxxxxx1234'",
+        "ghp_" + "x" * 36,
+        "api_key: sk-abc...xyz12",
+        "SECRET_KEY=replace-this-with-a-real-key-1",
+        "password = '********12'",
+    ],
+)
+def test_passes_a_value_that_is_mostly_a_placeholder(text: str) -> None:
+    assert DETECTORS.find(text) == ()
+
+
+def test_a_key_id_of_a_service_account_needs_no_closing_quote() -> None:
+    value = token(40, 9, HEX)
+    for end in ('"', "", " ", "\n"):
+        (finding,) = DETECTORS.find(f'x "private_key_id": "{value}{end}')
+        assert finding.kind == "gcp-service-account"
+    longer = DETECTORS.find(f'"private_key_id": "{value}ab"')
+    assert "gcp-service-account" not in {finding.kind for finding in longer}
