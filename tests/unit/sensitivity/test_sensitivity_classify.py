@@ -380,3 +380,60 @@ def test_the_digest_of_the_classifier_depends_on_the_contextual_model() -> None:
 
 def _cache() -> FindingsCache:
     return FindingsCache(b"k" * 32)
+
+
+_HALVES = (f"card {CARD[:4]} {CARD[4:8]}", f"{CARD[8:12]} {CARD[12:]}")
+
+
+def _called(*values: str) -> Message:
+    calls = tuple(ToolCall(f"c{place}", "f", json.dumps({"a": each})) for place, each in enumerate(values))
+    return Message(Role.ASSISTANT, tool_calls=calls)
+
+
+CUT: dict[str, ResolvedRequest] = {
+    "descriptions": _request(_user("x"), tools=tuple(ToolDefinition("f", half) for half in _HALVES)),
+    "schemas": _request(
+        _user("x"),
+        tools=tuple(ToolDefinition("f", None, JsonText(json.dumps({"const": half}))) for half in _HALVES),
+    ),
+    "names": _request(*(replace(_user("x"), name=half) for half in _HALVES)),
+    "tool-names": _request(_user("x"), tools=tuple(ToolDefinition(half) for half in _HALVES)),
+    "call-ids": _request(
+        *(
+            message
+            for half in _HALVES
+            for message in (
+                Message(Role.ASSISTANT, tool_calls=(ToolCall(half, "f", "{}"),)),
+                Message(Role.TOOL, (TextPart("x"),), tool_call_id=half),
+            )
+        )
+    ),
+    "arguments": _request(_called(*_HALVES)),
+    "arguments-of-two-turns": _request(_called(_HALVES[0]), _user("and?"), _called(_HALVES[1])),
+    "stops": _request(_user("x"), sampling=Sampling(stop=_HALVES)),
+    "user-then-tool": _request(
+        _user(_HALVES[0]),
+        Message(Role.ASSISTANT, (TextPart("k"),)),
+        Message(Role.TOOL, (TextPart(_HALVES[1]),)),
+    ),
+}
+
+
+@pytest.mark.parametrize("where", sorted(CUT))
+def test_finds_a_card_cut_over_two_texts_of_a_kind(where: str) -> None:
+    verdict = _classify(CUT[where])
+    assert verdict.kinds == ("payment-card",)
+    assert verdict.label.level is Level.RESTRICTED
+
+
+def test_many_plain_names_laid_end_to_end_are_no_blob() -> None:
+    words = [f"get{letter}Wqz{other}Thing" for letter in "ABCDEFGHIJKLM" for other in "nopqrstuvwxy"]
+    tools = tuple(ToolDefinition(word, word, JsonText(json.dumps({"enum": words}))) for word in words[:40])
+    assert _classify(_request(_user("x"), _called(*words), tools=tools)).label == Label(Level.INTERNAL)
+
+
+def test_a_long_list_of_token_biases_is_no_number() -> None:
+    biases = JsonText(json.dumps({str(1000 + 7 * place): -100 for place in range(1024)}))
+    assert _classify(_request(_user("x"), sampling=Sampling(logit_bias=biases))).label == Label(
+        Level.INTERNAL
+    )

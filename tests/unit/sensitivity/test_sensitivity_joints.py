@@ -102,3 +102,20 @@ def test_blank_texts_take_no_part() -> None:
     assert [stretch.path for stretch in strand.stretches] == ["b", "c"]
     (empty,) = joints.strands_of([("a", "user", " "), ("b", "user", "\n")])
     assert [block.text for block in joints.blocks_of(empty)] == [""]
+
+
+def test_reads_all_but_the_assistant_where_answers_come_between() -> None:
+    rows = [("a", "user", "41 "), ("b", "assistant", "go on"), ("c", "tool", "11")]
+    assert [strand.text for strand in joints.strands_of(rows)] == ["41go on11", "41\ngo on\n11", "4111"]
+
+
+def test_a_speaker_whose_texts_are_neighbours_without_the_assistant_is_not_read_twice() -> None:
+    rows = [("s", "system", "s"), ("a", "user", "x"), ("b", "assistant", "y"), ("c", "user", "z")]
+    assert [strand.text for strand in joints.strands_of(rows)] == ["sxyz", "sxz"]
+
+
+def test_places_a_finding_in_a_row_that_begins_inside_its_part() -> None:
+    (strand,) = joints.readings([joints.Row("a", " 45", 7), joints.Row("b", "39 ", 3)])
+    (block,) = joints.blocks_of(strand)
+    path, placed = block.place(_finding(1, 4))
+    assert (path, placed.start, placed.end) == ("a", 9, 10)
