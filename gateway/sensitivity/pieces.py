@@ -142,6 +142,9 @@ _STRING = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)"(\s*:)?', re.DOTALL)
 _BIAS_KEY = re.compile(r'"0*([0-9]+)"')
 #: With more keys the biases are a list of tokens; joined to one another they would say nothing.
 _MOST_BIASES = 16
+#: Rows joined at a time, and how many of them the next chunk repeats: the digits of a card, one a row.
+_CHUNK = 1024
+_CHUNK_OVERLAP = 64
 
 
 def _rows(text: Text) -> list[joints.Row]:
@@ -171,6 +174,12 @@ def side_strands(texts: Sequence[Text]) -> Iterator[joints.Strand]:
         once = list({row.text: row for row in reversed(rows)}.values())[::-1]
         if len(once) < 2:
             continue
-        yield from joints.readings(rows)
+        yield from _in_chunks(rows)
         if len(once) < len(rows) and strand in {Strand.NAMES, Strand.IDS}:
-            yield from joints.readings(once)
+            yield from _in_chunks(once)
+
+
+def _in_chunks(rows: Sequence[joints.Row]) -> Iterator[joints.Strand]:
+    """Readings of so many rows at a time, so that the time budget is asked between them."""
+    for first in range(0, max(1, len(rows) - _CHUNK_OVERLAP), _CHUNK - _CHUNK_OVERLAP):
+        yield from joints.readings(rows[first : first + _CHUNK])

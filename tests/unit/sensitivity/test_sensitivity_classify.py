@@ -437,3 +437,27 @@ def test_a_long_list_of_token_biases_is_no_number() -> None:
     assert _classify(_request(_user("x"), sampling=Sampling(logit_bias=biases))).label == Label(
         Level.INTERNAL
     )
+
+
+@pytest.mark.parametrize("before", [0, 950, 1015, 1020, 1023, 2000])
+def test_finds_a_card_cut_over_values_wherever_they_stand_in_a_long_list(before: int) -> None:
+    values = ["word,"] * before + list(CARD) + [",word"] * 300
+    call = ToolCall("c", "f", json.dumps(values))
+    verdict = _classify(_request(Message(Role.ASSISTANT, tool_calls=(call,))))
+    assert verdict.label.level is Level.RESTRICTED
+
+
+def test_the_budget_is_asked_while_a_long_list_of_values_is_joined() -> None:
+    call = ToolCall("c", "f", json.dumps(["a1"] * 5000))
+    asked: list[int] = []
+
+    def clock() -> int:
+        asked.append(1)
+        return 0
+
+    Classifier(DETECTORS, clock).classify(_request(Message(Role.ASSISTANT, tool_calls=(call,))), PUBLIC)
+    without = len(asked)
+    ticks = iter([*[0] * (without // 2), *[10**10] * without])
+    classifier = Classifier(DETECTORS, lambda: next(ticks), budget_ms=5)
+    verdict = classifier.classify(_request(Message(Role.ASSISTANT, tool_calls=(call,))), PUBLIC)
+    assert (verdict.label, verdict.degraded) == (UNKNOWN, "budget-spent")
