@@ -83,7 +83,7 @@ def _train(
     import stopwordsiso  # noqa: PLC0415
     from simplemma.strategies import DefaultDictionaryFactory  # noqa: PLC0415
 
-    from gateway.evaluation.rows import WORD_COUNTS  # noqa: PLC0415
+    from gateway.evaluation.rows import OTHER_LANGUAGES, WORD_COUNTS  # noqa: PLC0415
     from gateway.evaluation.teacher import Teacher  # noqa: PLC0415
     from gateway.evaluation.train_context import Plan, VectorCache, finish, gather, settle  # noqa: PLC0415
 
@@ -94,7 +94,9 @@ def _train(
         click.echo(f"{time.monotonic() - started:6.0f} s  {words}", err=True)
 
     factory = DefaultDictionaryFactory()
-    lexicon = {language: list(factory.get_dictionary(language)) for language in WORD_COUNTS}
+    lexicon = {
+        language: list(factory.get_dictionary(language)) for language in (*WORD_COUNTS, *OTHER_LANGUAGES)
+    }
     by_script = {"zh", "ja", "ar"}
     stop_words = {
         language: sorted(stopwordsiso.stopwords(language))

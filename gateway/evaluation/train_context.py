@@ -24,8 +24,8 @@ from gateway.evaluation.negatives import stock_texts
 from gateway.evaluation.rows import Rows, choose_rows, language_flags
 from gateway.evaluation.student import OUTPUTS, Item, Student, grams_of, item_of
 from gateway.evaluation.teacher import Teacher
-from gateway.sensitivity.context import OTHER_SCRIPT, TAGS, ContextModel, pack
-from gateway.sensitivity.vocabulary import FOREIGN, SPECIAL, Vocabulary, unescaped
+from gateway.sensitivity.context import OTHER_LANGUAGE, OTHER_SCRIPT, TAGS, ContextModel, pack
+from gateway.sensitivity.vocabulary import FOREIGN, OTHER, SPECIAL, Vocabulary, unescaped
 
 _TEACHER_LIMIT = 220
 _SMOOTH = 0.03
@@ -121,14 +121,14 @@ def gather(
     teacher = cache.teacher
     shown = [teacher.ids(one) if isinstance(one, str) else teacher.ids_of_piece(one) for one in rows.sources]
     words = cache.vectors(shown, say)
-    words = functional.normalize(words - words.mean(0), dim=-1)
+    words = centred(words, rows.groups)
     augmenter = Augmenter(_neighbours(rows, words, texts), seed)
     taught = tuple(tuple(augmenter.taught(text)) for text in texts)
     flat = [text for made in taught for text in made]
     stock = tuple(stock_texts()[::3])
     return Material(
         rows=rows,
-        vocabulary=Vocabulary(rows.words, rows.tails),
+        vocabulary=Vocabulary(rows.words, rows.tails, rows.others),
         words=torch.cat([torch.zeros(len(SPECIAL), words.shape[1]), words]),
         grams=grams_of(rows.words, rows.tails),
         texts=texts,
@@ -139,6 +139,15 @@ def gather(
         taught_vectors=cache.of_texts(flat, say),
         stock=stock,
     )
+
+
+def centred(words: Any, groups: Sequence[str]) -> Any:
+    """Unit vectors (n, width) of `words` less the mean of their group."""
+    names, place = np.unique(np.array(groups), return_inverse=True)
+    at = torch.from_numpy(place)
+    count = torch.zeros(len(names), 1).index_add(0, at, torch.ones(len(place), 1))
+    means = torch.zeros(len(names), words.shape[1]).index_add(0, at, words) / count
+    return functional.normalize(words - means[at], dim=-1)
 
 
 def _neighbours(rows: Rows, words: Any, texts: Sequence[str]) -> dict[str, list[str]]:
@@ -297,10 +306,11 @@ def packed(
     arrays = student.export()
     slope, offset = calibration or ([1.0] * len(TAGS), [0.0] * len(TAGS))
     marked = np.frombuffer(flags, np.uint8).copy()
-    marked[FOREIGN] = OTHER_SCRIPT
+    marked[FOREIGN], marked[OTHER] = OTHER_SCRIPT, OTHER_LANGUAGE
     arrays.update(slope=np.asarray(slope, np.float64), offset=np.asarray(offset, np.float64), flags=marked)
     half = {tag.value: 0.5 for tag in TAGS}
-    return pack(arrays, tuple(vocabulary.words), tuple(vocabulary.tails), route or half, mask or half)
+    lists = (tuple(vocabulary.words), tuple(vocabulary.tails), sorted(vocabulary.others))
+    return pack(arrays, *lists, route or half, mask or half)
 
 
 @dataclass(frozen=True)
@@ -314,16 +324,29 @@ class Trained:
 def finish(
     material: Material, dev: Sequence[Row], plan: Plan, fold_count: int, say: Callable[[str], None]
 ) -> Trained:
-    """Calibrate on held-out writers, take thresholds there and on `dev`, train on everything, and report."""
-    unseen, held_out = _unseen(material, plan, fold_count, say)
+    """Calibrate on held-out rows, take thresholds there and on `dev`, train on everything, and report.
+
+    The figures under `held_out` are of models that saw no row of the writer they are tested on, which for all
+    writers but the English ones means no row of the language either.
+    """
+    names = np.array(sorted(set(material.writers)))
+    writer = np.searchsorted(names, np.array(material.writers))
+    held_out = {}
+    unseen = _unseen(material, writer % fold_count, plan, say)
+    for place, name in enumerate(names.tolist()):
+        own = writer == place
+        held_out[name] = measured(unseen[own], material.labels[own].numpy())
     labels = material.labels.numpy()
-    calibration = [platt(unseen[:, place], labels[:, place]) for place in range(len(TAGS))]
+    folded = _unseen(material, np.arange(len(labels)) // 10 % 2, plan, say)
+    calibration = [platt(folded[:, place], labels[:, place]) for place in range(len(TAGS))]
     say("the model itself")
     student = train(material, np.arange(len(material.texts)), plan, say)
     judged = [row for row in dev if row.level <= Level.INTERNAL or labels_of([row])[0, -1]]
     dev_labels = labels_of(judged).numpy()
-    dev_scores = raw_scores(student, material.vocabulary, [row.text for row in judged])
-    route, mask = thresholds(unseen, labels, dev_scores, dev_labels)
+    dev_scores = np.zeros((0, OUTPUTS), np.float32)
+    if judged:
+        dev_scores = raw_scores(student, material.vocabulary, [row.text for row in judged])
+    route, mask = thresholds(folded, labels, dev_scores, dev_labels)
     slope, offset = zip(*calibration, strict=True)
 
     def calibrated(raw: Sequence[float]) -> dict[str, float]:
@@ -340,41 +363,31 @@ def finish(
         calibrated(route),
         calibrated(mask),
     )
+    limits = {"route": route, "mask": mask}
     report = {
         "plan": {name: getattr(plan, name) for name in plan.__dataclass_fields__},
         "rows": len(material.texts),
         "sha256": hashlib.sha256(file).hexdigest(),
         "held_out": held_out,
+        "folded": measured(folded, labels),
+        "folded_at": {name: _at(folded, labels, raw) for name, raw in limits.items()},
         "dev": measured(dev_scores, dev_labels),
-        "dev_restricted": {
-            name: _at(dev_scores, dev_labels, raw) for name, raw in (("route", route), ("mask", mask))
-        },
-        "unseen_restricted": {
-            name: _at(unseen, labels, raw) for name, raw in (("route", route), ("mask", mask))
-        },
+        "dev_at": {name: _at(dev_scores, dev_labels, raw) for name, raw in limits.items()},
     }
     return Trained(file, report)
 
 
 def _unseen(
-    material: Material, plan: Plan, fold_count: int, say: Callable[[str], None]
-) -> tuple[NDArray[np.float32], dict[str, Any]]:
-    """Outputs for every row from a model that saw no row of that row's writer, and the figures by writer."""
-    writers = np.array(material.writers)
-    names = sorted(set(material.writers))
-    unseen = np.zeros((len(writers), OUTPUTS), np.float32)
-    report: dict[str, Any] = {}
-    for fold in range(fold_count):
-        held = np.isin(writers, names[fold::fold_count])
-        say(f"fold {fold + 1} of {fold_count}: without {', '.join(names[fold::fold_count])}")
-        student = train(material, np.flatnonzero(~held), plan, say)
-        places = np.flatnonzero(held)
+    material: Material, fold: NDArray[np.int64], plan: Plan, say: Callable[[str], None]
+) -> NDArray[np.float32]:
+    """Outputs for every row from a model that saw no row of the same `fold`."""
+    unseen = np.zeros((len(fold), OUTPUTS), np.float32)
+    for number in np.unique(fold).tolist():
+        say(f"without fold {number}")
+        student = train(material, np.flatnonzero(fold != number), plan, say)
+        places = np.flatnonzero(fold == number)
         unseen[places] = raw_scores(student, material.vocabulary, [material.texts[at] for at in places])
-    for name in names:
-        own = writers == name
-        report[name] = measured(unseen[own], material.labels[own].numpy())
-    report["all"] = measured(unseen, material.labels.numpy())
-    return unseen, report
+    return unseen
 
 
 def platt(raw: NDArray[np.float32], labels: NDArray[np.float32]) -> tuple[float, float]:
@@ -390,23 +403,24 @@ def platt(raw: NDArray[np.float32], labels: NDArray[np.float32]) -> tuple[float,
 
 
 def thresholds(
-    unseen: NDArray[np.float32],
+    folded: NDArray[np.float32],
     labels: NDArray[np.float32],
     dev: NDArray[np.float32],
     dev_labels: NDArray[np.float32],
 ) -> tuple[list[float], list[float]]:
     """Raw thresholds per tag, `route` and `mask`.
 
-    `route`: not more than one in twenty harmless texts of unseen writers raises any alarm, and not more
-    than one in fifty of `dev` a restricted one. `mask`: one in two hundred, and one in a hundred of `dev`.
+    `route`: not more than one in twenty harmless texts raises any alarm, and not more than one in fifty of
+    `dev` a restricted one. `mask`: one in two hundred, and one in a hundred of `dev`.
     """
-    harmless = unseen[labels[:, -1] == 0][:, : len(TAGS)]
+    harmless = folded[labels[:, -1] == 0][:, : len(TAGS)]
     dev_harmless = dev[dev_labels[:, -1] == 0][:, : len(TAGS)]
     made = []
     for share, dev_share in ((0.05, 0.02), (0.005, 0.01)):
         common = float(np.quantile(harmless.max(axis=1), 1 - share))
         closed = common
         if len(dev_harmless):
+            common = max(common, float(np.quantile(dev_harmless.max(axis=1), 1 - 2 * dev_share)))
             strict = dev_harmless[:, :_RESTRICTED].max(axis=1)
             closed = max(common, float(np.quantile(strict, 1 - dev_share, method="higher")) + 1e-3)
         made.append([closed if place < _RESTRICTED else common for place in range(len(TAGS))])

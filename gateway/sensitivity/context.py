@@ -27,11 +27,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.domain.finding import Finding
-from gateway.domain.label import Label, Level, Tag
+from gateway.domain.label import UNKNOWN, Label, Level, Tag
 from gateway.errors import ConfigurationError
 from gateway.sensitivity.vocabulary import LINE, Vocabulary, places_of, unescaped
 
 NAME = "context@1"
+#: Kind of a finding about a text in a language that the model was not made to read.
+UNSUPPORTED_LANGUAGE = "unsupported-language"
 #: Tags that the model tells apart, in the order of its scores; the output after them means "any of them".
 TAGS = (Tag.PHI, Tag.MNPI, Tag.LEGAL, Tag.HR, Tag.FIN, Tag.IP, Tag.SECURITY)
 LEVELS = {
@@ -121,13 +123,13 @@ class ContextModel:
     name = NAME
 
     def __init__(self, file: bytes) -> None:
-        header, arrays, words, tails = unpack(file)
+        header, arrays, (words, tails, others) = unpack(file)
         self.route = _thresholds(header, "route")
         self.mask = _thresholds(header, "mask")
         if set(arrays) != _ARRAYS:
             raise ConfigurationError(f"contextual model: expected the arrays of {NAME}")
         self.sha256 = hashlib.sha256(file).hexdigest()
-        self.vocabulary = Vocabulary(words, tails)
+        self.vocabulary = Vocabulary(words, tails, others)
         self._table = arrays["table"]
         self._scale = arrays["scale"][:, None]
         self._flags = arrays["flags"]
@@ -143,17 +145,30 @@ class ContextModel:
         best = self._best(unescaped(text))
         return ContextScore(best.scores, best.is_known_language)
 
+    @property
+    def identity(self) -> str:
+        """Name and digest of the weights, as a `Detector` says it."""
+        return f"{self.name}-{self.sha256[:16]}"
+
     def find(self, text: str) -> tuple[Finding, ...]:
-        """One finding for each tag at or over its `route` threshold, at its best window."""
-        return self._findings(text, self.route)
+        """One finding for each tag at or over its `route` threshold, at its best window.
+
+        A text in a language that the model does not know gives `unsupported-language` besides.
+        """
+        return self._findings(text, self.route, tell_unknown=True)
 
     def find_to_mask(self, text: str) -> tuple[Finding, ...]:
         """As `find`, at the `mask` thresholds: fewer and surer."""
         return self._findings(text, self.mask)
 
-    def _findings(self, text: str, thresholds: Sequence[float]) -> tuple[Finding, ...]:
+    def _findings(
+        self, text: str, thresholds: Sequence[float], tell_unknown: bool = False
+    ) -> tuple[Finding, ...]:
         plain = unescaped(text)
         best = self._best(plain)
+        if tell_unknown and not best.is_known_language:
+            # fail-closed: what the model cannot read may be anything.
+            return (Finding(UNSUPPORTED_LANGUAGE, NAME, UNKNOWN, 0, len(text)),)
         chosen = [
             place
             for place, (score, least) in enumerate(zip(best.scores, thresholds, strict=True))
@@ -179,7 +194,7 @@ class ContextModel:
         starts: list[int] = []
         ends: list[int] = []
         for token, start, end in places_of(text):
-            count = len(self.vocabulary.rows_of_token(token))
+            count = self.vocabulary.row_count(token)
             starts += [start] * count
             ends += [end] * count
         return [(starts[first], ends[last - 1]) for first, last in spans]
@@ -315,6 +330,7 @@ def pack(
     arrays: Mapping[str, NDArray[Any]],
     words: Sequence[str],
     tails: Sequence[str],
+    others: Sequence[str],
     route: Mapping[str, float],
     mask: Mapping[str, float],
 ) -> bytes:
@@ -322,12 +338,13 @@ def pack(
     listed = {
         name: {"dtype": array.dtype.str, "shape": list(array.shape)} for name, array in sorted(arrays.items())
     }
-    spelled = zlib.compress("\n".join([*words, *tails]).encode(), 9)
+    spelled = zlib.compress("\n".join([*words, *tails, *others]).encode(), 9)
     header = {
         "name": NAME,
         "arrays": listed,
         "words": len(words),
         "tails": len(tails),
+        "others": len(others),
         "spelled_bytes": len(spelled),
         "route": dict(route),
         "mask": dict(mask),
@@ -337,8 +354,10 @@ def pack(
     return MAGIC + len(text).to_bytes(4, "little") + text + spelled + body
 
 
-def unpack(file: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]], list[str], list[str]]:
-    """Header, arrays, words and pieces of a file of weights. Raises `ConfigurationError` when it is none."""
+def unpack(
+    file: bytes,
+) -> tuple[dict[str, Any], dict[str, NDArray[Any]], tuple[list[str], list[str], list[str]]]:
+    """Header, arrays, and words, pieces and foreign words of a file. Raises `ConfigurationError`."""
     broken = ConfigurationError(f"contextual model: expected a whole file of weights for {NAME}")
     if not file.startswith(MAGIC):
         raise broken
@@ -355,13 +374,15 @@ def unpack(file: bytes) -> tuple[dict[str, Any], dict[str, NDArray[Any]], list[s
             size = int(np.prod(shape["shape"]))
             arrays[name] = np.frombuffer(file, dtype, size, at).reshape(shape["shape"])
             at += size * dtype.itemsize
-        whole = at == len(file) and len(spelled) == header["words"] + header["tails"]
+        tails, others = int(header["words"]), int(header["words"]) + int(header["tails"])
+        whole = at == len(file) and len(spelled) == others + int(header["others"])
+        lists = (spelled[:tails], spelled[tails:others], spelled[others:])
         named = header["name"] == NAME
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, zlib.error):
         raise broken from None
     if not whole or not named:
         raise broken
-    return header, arrays, spelled[: header["words"]], spelled[header["words"] :]
+    return header, arrays, lists
 
 
 def load_context_model() -> ContextModel:

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from struct import Struct
 
 #: Rows with a meaning of their own, before those of words and pieces.
-SPECIAL = ("line", "unknown", "digit1", "digit2", "digit3", "digit4", "digits", "long", "sign", "foreign")
-LINE, UNKNOWN, _DIGIT1, _DIGIT2, _DIGIT3, _DIGIT4, _DIGITS, LONG, SIGN, FOREIGN = range(len(SPECIAL))
+SPECIAL = (
+    "line", "unknown", "digit1", "digit2", "digit3", "digit4", "digits", "long", "sign", "foreign", "other",
+)  # fmt: skip
+LINE, UNKNOWN, _DIGIT1, _DIGIT2, _DIGIT3, _DIGIT4, _DIGITS, LONG, SIGN, FOREIGN, OTHER = range(len(SPECIAL))
 
 _TOKEN = re.compile(r"[^\W\d_]+|\d+|\n|[^\w\s]+")
 #: Distinct signs of one run of signs that are read; a run is often a frame of code or of a table.
@@ -32,6 +34,11 @@ _ARABIC = "\u0600-\u06ff\u0750-\u077f\ufb50-\ufdff\ufe70-\ufefc"
 _LATIN = "a-zß-öø-ÿāăąćčďđēĕėęěğģīįıķĺļľłńņňōŏőœŕřśşšţťūŭůűųźżžșțʼ"
 _RUN = re.compile(
     f"(?P<cjk>{_CJK.pattern})|(?P<arabic>[{_ARABIC}]+)|(?P<latin>[{_LATIN}]+)|(?P<other>.)", re.DOTALL
+)
+#: Letters of no language that the model knows: of Polish, Czech, Danish, Turkish …, and of Persian and Urdu.
+_OTHER_LETTER = re.compile(
+    "[āăąćčďđēĕėęěğģīįıķĺļľłńņňōŏőŕřśşšţťūŭůűųźżžșțåøðþơưạ-ỹ\u067e\u0686\u0698\u06a9\u06af\u06cc"
+    "\u0679\u0688\u0691\u06ba\u06be\u06c1\u06d2]"
 )
 _LONGEST_WORD = 64
 _LONGEST_PIECE = 14
@@ -78,20 +85,26 @@ class Vocabulary:
     """Row numbers of words and pieces.
 
     `words` start a token, `tails` go on inside one (for kana and Han they also start one). Row numbers run
-    from `len(SPECIAL)`, words first. Safe to share between threads: entries of the cache never differ.
+    from `len(SPECIAL)`, words first. `others` are words of languages that the model does not know: all of
+    them have the one row `OTHER`. Safe to share between threads: entries of the cache never differ.
     """
 
-    def __init__(self, words: Sequence[str], tails: Sequence[str]) -> None:
+    def __init__(self, words: Sequence[str], tails: Sequence[str], others: Iterable[str] = ()) -> None:
         first = len(SPECIAL)
         self.words = {word: first + place for place, word in enumerate(words)}
         first += len(words)
         self.tails = {tail: first + place for place, tail in enumerate(tails)}
         self.size = first + len(tails)
+        self.others = frozenset(others)
         self._rows = _Rows(self)
 
     def rows(self, text: str) -> bytes:
         """Rows of `text` as little-endian int32, one after another."""
         return b"".join(map(self._rows.__getitem__, tokens_of(text)))
+
+    def row_count(self, token: str) -> int:
+        """Number of rows of one token."""
+        return len(self._rows[token]) // _ROW.size
 
     def rows_of_token(self, token: str) -> tuple[int, ...]:
         """Rows of one token."""
@@ -107,7 +120,7 @@ class Vocabulary:
             return (row,)
         if token.isascii():
             return tuple(self._cut(token))
-        rows: list[int] = []
+        rows: list[int] = [OTHER] if len(token) > 1 and _OTHER_LETTER.search(token) else []
         for match in _RUN.finditer(token):
             if match.lastgroup == "cjk":
                 self._cut_cjk(unicodedata.normalize("NFKC", match[0]), rows)
@@ -128,6 +141,8 @@ class Vocabulary:
         row = self.words.get(word)
         if row is not None:
             return [row]
+        if word in self.others:
+            return [OTHER]
         if len(word) > _LONGEST_WORD:
             return [LONG]
         rows: list[int] = []

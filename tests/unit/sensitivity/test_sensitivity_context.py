@@ -56,7 +56,7 @@ def _model() -> ContextModel:
         "offset": np.zeros(len(TAGS)),
     }
     return ContextModel(
-        pack(arrays, WORDS, (), {tag.value: 0.9 for tag in TAGS}, {tag.value: 0.99 for tag in TAGS})
+        pack(arrays, WORDS, (), (), {tag.value: 0.9 for tag in TAGS}, {tag.value: 0.99 for tag in TAGS})
     )
 
 
@@ -133,7 +133,7 @@ def test_refuses_a_file_that_is_not_whole() -> None:
 
 def test_refuses_a_file_without_a_threshold_for_every_tag() -> None:
     with pytest.raises(ConfigurationError, match="route"):
-        ContextModel(pack({}, ("a",), (), {}, {}))
+        ContextModel(pack({}, ("a",), (), (), {}, {}))
 
 
 def test_refuses_a_file_without_all_arrays() -> None:
@@ -144,7 +144,7 @@ def test_refuses_a_file_without_all_arrays() -> None:
 def load_bytes() -> bytes:
     """A small whole file."""
     half = {tag.value: 0.5 for tag in TAGS}
-    return pack({"scale": np.ones((1,), np.float32)}, ("a",), (), half, half)
+    return pack({"scale": np.ones((1,), np.float32)}, ("a",), (), (), half, half)
 
 
 @pytest.fixture(scope="module")

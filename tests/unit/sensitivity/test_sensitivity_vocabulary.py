@@ -10,6 +10,7 @@ from gateway.sensitivity.vocabulary import (
     FOREIGN,
     LINE,
     LONG,
+    OTHER,
     SIGN,
     SPECIAL,
     UNKNOWN,
@@ -26,7 +27,7 @@ TAILS = ("haus", "阳性", "性", "結果", "e")
 
 @pytest.fixture
 def vocabulary() -> Vocabulary:
-    return Vocabulary(WORDS, TAILS)
+    return Vocabulary(WORDS, TAILS, ("jutro",))
 
 
 def _names(vocabulary: Vocabulary, text: str) -> list[str]:
@@ -56,6 +57,11 @@ def test_cuts_han_and_kana_without_spaces(vocabulary: Vocabulary) -> None:
 def test_tells_a_foreign_script_by_one_row_and_a_lone_letter_by_none(vocabulary: Vocabulary) -> None:
     assert vocabulary.rows_of_token("привет") == (FOREIGN,)
     assert vocabulary.rows_of_token("π") == (UNKNOWN,)
+
+
+def test_tells_a_word_or_a_letter_of_another_language_by_one_row(vocabulary: Vocabulary) -> None:
+    assert vocabulary.rows_of_token("jutro") == (OTHER,)
+    assert vocabulary.rows_of_token("każda")[0] == OTHER
 
 
 def test_reads_digits_by_their_number_and_signs_by_kind(vocabulary: Vocabulary) -> None:
