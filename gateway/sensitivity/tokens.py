@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 
 from gateway.domain.label import Tag
+from gateway.sensitivity.placeholders import is_masked, looks_random
 from gateway.sensitivity.rule import Examine, Rule, Spans, restricted
-from gateway.sensitivity.secrets import is_masked, looks_random, prefixed
+from gateway.sensitivity.secrets import prefixed
 from gateway.sensitivity.views import View
 
 _SECRET = restricted(Tag.SECRET)

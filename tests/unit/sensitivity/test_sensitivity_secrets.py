@@ -10,7 +10,7 @@ import pytest
 from gateway.domain.label import Level, Tag
 from gateway.sensitivity import secrets
 from gateway.sensitivity.detectors import build_detectors
-from gateway.sensitivity.secrets import looks_random
+from gateway.sensitivity.placeholders import looks_random
 from tests.unit.sensitivity.vectors import HEX, UPPER, token
 
 DETECTORS = build_detectors()
