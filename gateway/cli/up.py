@@ -124,6 +124,7 @@ class _Up:
             f"--port={self._node_port}",
             f"--key-file={self._state.node_key}",
             f"--log-file={self._state.directory / 'vllm.log'}",
+            env={**os.environ, "TQDM_DISABLE": "1"},  # bars of libraries would break the lines of progress
             stderr=PIPE,
             start_new_session=True,
             preexec_fn=_die_with_parent(),
