@@ -23,7 +23,7 @@ OTHER_LANGUAGES = (
     "sk", "sl", "sq", "sv", "sw", "tl", "tr",
 )  # fmt: skip
 _OTHER_WORDS = 2_500
-#: The likeliest words of a known language are never taken for another's.
+#: Only the likeliest words of a known language speak for it; the others speak for none.
 _CORE_WORDS = 4_000
 _LATIN_TAILS = 12_000
 _CJK_TAILS = 13_000
@@ -90,7 +90,7 @@ def choose_rows(
         fold(word)
         for language in OTHER_LANGUAGES
         for word in _likeliest(teacher, lexicon[language], _OTHER_WORDS)
-    } - core
+    } - known
     for word in sorted(foreign | {word for word in known if word.isalpha() and _is_latin(word)}):
         sources.setdefault(word, word)
     for letter in "abcdefghijklmnopqrstuvwxyz":
@@ -111,7 +111,7 @@ def choose_rows(
         groups=(*(languages.get(word) or _script(word) for word in words), *map(_script, ends)),
         others=tuple(sorted(word for word in theirs if word not in sources and len(word) > 1)),
         foreign=frozenset(foreign | (theirs & set(words))),
-        known=frozenset(known & set(words)),
+        known=frozenset(core & set(words)),
     )
 
 

@@ -69,10 +69,10 @@ class Student(nn.Module):  # type: ignore[misc]
         self.gram = nn.EmbeddingBag(_GRAM_ROWS, width, mode="mean")
         self.gram_weight = nn.EmbeddingBag(_GRAM_ROWS, 1, mode="mean")
         self.special = nn.Parameter(torch.randn(len(SPECIAL), width) * 0.05)
-        self.linear = nn.Linear(2 * width, OUTPUTS)
-        self.hidden = nn.Linear(2 * width, hidden)
+        self.linear = nn.Linear(2 * width + 1, OUTPUTS)
+        self.hidden = nn.Linear(2 * width + 1, hidden)
         self.out = nn.Linear(hidden, OUTPUTS, bias=False)
-        self.sentence = nn.Linear(2 * width, teacher.shape[1])
+        self.sentence = nn.Linear(2 * width + 1, teacher.shape[1])
         self.drop = nn.Dropout(drop)
         for layer in (self.gram, self.gram_weight, self.linear, self.out):
             nn.init.zeros_(layer.weight)
@@ -160,10 +160,9 @@ def _windows(weighted: Any, total: Any, largest: Any, owner: Any) -> tuple[Any, 
         at = (owner[: count - size + 1] == owner[size - 1 :]).nonzero()[:, 0]
         if len(at) == 0:
             break
-        mean = sum(weighted[at + step] for step in range(size)) / (
-            sum(total[at + step] for step in range(size))[:, None] + float(SHRINKAGE)
-        )
+        weight = sum(total[at + step] for step in range(size))[:, None]
+        mean = sum(weighted[at + step] for step in range(size)) / (weight + float(SHRINKAGE))
         peak = torch.stack([largest[at + step] for step in range(size)]).amax(0)
-        pooled.append(torch.cat([mean, peak], dim=1))
+        pooled.append(torch.cat([mean, peak, torch.log1p(weight)], dim=1))
         text.append(owner[at])
     return torch.cat(pooled), torch.cat(text)

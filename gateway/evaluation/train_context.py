@@ -25,7 +25,7 @@ from gateway.evaluation.rows import Rows, choose_rows, language_flags
 from gateway.evaluation.student import OUTPUTS, Item, Student, grams_of, item_of
 from gateway.evaluation.teacher import Teacher
 from gateway.sensitivity.context import OTHER_LANGUAGE, OTHER_SCRIPT, TAGS, ContextModel, pack
-from gateway.sensitivity.vocabulary import FOREIGN, OTHER, SPECIAL, Vocabulary, unescaped
+from gateway.sensitivity.vocabulary import FOREIGN, OTHER, ROW_MASK, SPECIAL, Vocabulary, unescaped
 
 _TEACHER_LIMIT = 220
 _SMOOTH = 0.03
@@ -156,7 +156,7 @@ def _neighbours(rows: Rows, words: Any, texts: Sequence[str]) -> dict[str, list[
     first = len(SPECIAL)
     used: set[int] = set()
     for text in texts:
-        used.update(np.frombuffer(vocabulary.rows(text), "<i4").tolist())
+        used.update((np.frombuffer(vocabulary.rows(text), "<i4") & ROW_MASK).tolist())
     wanted = [row - first for row in sorted(used) if first <= row < first + len(rows.words)]
     wanted = [place for place in wanted if len(rows.words[place]) > 3]
     whole = words[: len(rows.words)]
@@ -212,7 +212,7 @@ def _lesson(material: Material, chosen: NDArray[np.int64], plan: Plan) -> _Lesso
     vocabulary = material.vocabulary
 
     def item(text: str) -> Item:
-        return item_of(np.frombuffer(vocabulary.rows(unescaped(text)), "<i4"))
+        return item_of(np.frombuffer(vocabulary.rows(unescaped(text)), "<i4") & ROW_MASK)
 
     labels = material.labels[chosen]
     chances = judge(material.vectors[chosen], labels)

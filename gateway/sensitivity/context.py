@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from gateway.domain.finding import Finding
 from gateway.domain.label import UNKNOWN, Label, Level, Tag
 from gateway.errors import ConfigurationError
-from gateway.sensitivity.vocabulary import LINE, Vocabulary, places_of, unescaped
+from gateway.sensitivity.vocabulary import CUT, LINE, ROW_MASK, WHOLE, Vocabulary, places_of, unescaped
 
 NAME = "context@1"
 #: Kind of a finding about a text in a language that the model was not made to read.
@@ -72,6 +72,9 @@ _SLAB_ROWS = 4096
 _SLAB_WINDOWS = 2048
 #: Flags of rows: a word of a language that the model knows, of one that it does not, a foreign script.
 KNOWN, OTHER_LANGUAGE, OTHER_SCRIPT = 1, 2, 3
+
+#: A word that has no row of its own speaks for another language too, but less.
+_CUT_WEIGHT = 0.75
 
 Floats = NDArray[np.float32]
 Integers = NDArray[np.int64]
@@ -201,18 +204,20 @@ class ContextModel:
 
     def logits(self, text: str) -> tuple[Floats, bool]:
         """Highest raw output over all windows, for calibration: one per tag and one for any of them."""
-        rows = self._rows(unescaped(text))
+        marked = self._rows(unescaped(text))
+        rows = marked & ROW_MASK
         blocks = self._read(rows)
         if len(blocks.start) == 0:
             return np.full(len(TAGS) + 1, -30.0, np.float32), True
         windows, _, _ = self._windows(blocks)
-        return windows.max(axis=0), self._is_known(rows, blocks)
+        return windows.max(axis=0), self._is_known(marked, blocks)
 
     def _rows(self, text: str) -> NDArray[np.int32]:
         return np.frombuffer(self.vocabulary.rows(text), "<i4")
 
     def _best(self, text: str) -> _Best:
-        rows = self._rows(text)
+        marked = self._rows(text)
+        rows = marked & ROW_MASK
         blocks = self._read(rows)
         if len(blocks.start) == 0:
             return _Best((0.0,) * len(TAGS), ((0, 0),) * len(TAGS), True)
@@ -221,16 +226,19 @@ class ContextModel:
         raw = windows[place, np.arange(len(TAGS))].astype(np.float64)
         scores = 1.0 / (1.0 + np.exp(-(raw * self._slope + self._offset)))
         spans = tuple((int(blocks.start[first[at]]), int(blocks.end[last[at]])) for at in place)
-        return _Best(tuple(scores.tolist()), spans, self._is_known(rows, blocks))
+        return _Best(tuple(scores.tolist()), spans, self._is_known(marked, blocks))
 
-    def _is_known(self, rows: NDArray[np.int32], blocks: _Blocks) -> bool:
-        flags = self._flags[rows]
+    def _is_known(self, marked: NDArray[np.int32], blocks: _Blocks) -> bool:
+        """False when a block has two words of other languages and, with cut words, more than known ones."""
+        flags = np.where(marked & WHOLE, self._flags[marked & ROW_MASK], 0)
         if not (flags >= OTHER_LANGUAGE).any():
             return True
         known = np.add.reduceat(flags == KNOWN, blocks.start, dtype=np.int32)
         script = np.add.reduceat(flags == OTHER_SCRIPT, blocks.start, dtype=np.int32)
         other = script + np.add.reduceat(flags == OTHER_LANGUAGE, blocks.start, dtype=np.int32)
-        uncertain = (other > known) & ((other >= 2) | ((known == 0) & (script >= 1)))
+        cut = np.add.reduceat((marked & CUT) != 0, blocks.start, dtype=np.int32)
+        weight = other + np.minimum(cut, other) * _CUT_WEIGHT
+        uncertain = ((other >= 2) & (weight > known)) | ((known == 0) & (script >= 1))
         return not bool(uncertain.any())
 
     def _read(self, rows: NDArray[np.int32]) -> _Blocks:
@@ -283,7 +291,8 @@ class ContextModel:
             weighted += blocks.weighted[at + step : stop + step]
             weight += blocks.weight[at + step : stop + step]
             np.maximum(largest, blocks.largest[at + step : stop + step], out=largest)
-        pooled = np.concatenate([weighted / (weight + SHRINKAGE), largest], axis=1)
+        # The more words, the higher the maximum: the network needs their weight to tell long from sensitive.
+        pooled = np.concatenate([weighted / (weight + SHRINKAGE), largest, np.log1p(weight)], axis=1)
         hidden = np.maximum(pooled @ self._hidden + self._hidden_bias, 0.0)
         outputs: Floats = pooled @ self._linear + hidden @ self._out + self._out_bias
         return joined(outputs)

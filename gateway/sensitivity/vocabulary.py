@@ -32,6 +32,7 @@ _CJK = re.compile(
 )
 _ARABIC = "\u0600-\u06ff\u0750-\u077f\ufb50-\ufdff\ufe70-\ufefc"
 _LATIN = "a-zß-öø-ÿāăąćčďđēĕėęěğģīįıķĺļľłńņňōŏőœŕřśşšţťūŭůűųźżžșțʼ"
+_LATIN_ONLY = re.compile(f"[{_LATIN}]+")
 _RUN = re.compile(
     f"(?P<cjk>{_CJK.pattern})|(?P<arabic>[{_ARABIC}]+)|(?P<latin>[{_LATIN}]+)|(?P<other>.)", re.DOTALL
 )
@@ -47,6 +48,9 @@ _LONGEST_CJK_PIECE = 4
 _LONGEST_KEPT = 24
 _CACHE_ENTRIES = 65_536
 _ROW = Struct("<i")
+#: Bits beside the row: it is a whole word (or a piece of a text without spaces); it starts a cut word.
+WHOLE, CUT = 1 << 29, 1 << 30
+ROW_MASK = WHOLE - 1
 
 
 def fold(word: str) -> str:
@@ -99,8 +103,17 @@ class Vocabulary:
         self._rows = _Rows(self)
 
     def rows(self, text: str) -> bytes:
-        """Rows of `text` as little-endian int32, one after another."""
+        """Rows of `text` as little-endian int32, one after another, each with its bits `WHOLE` and `CUT`."""
         return b"".join(map(self._rows.__getitem__, tokens_of(text)))
+
+    def marked_rows(self, token: str) -> tuple[int, ...]:
+        """As `rows_of_token`, with the bits that tell whole words from cut ones."""
+        rows = self.rows_of_token(token)
+        if not token[0].isalpha():
+            return rows
+        if len(rows) == 1 or not _LATIN_ONLY.fullmatch(token):
+            return tuple(row | WHOLE for row in rows)
+        return (rows[0] | (WHOLE if rows[0] == OTHER else CUT), *rows[1:])
 
     def row_count(self, token: str) -> int:
         """Number of rows of one token."""
@@ -184,7 +197,7 @@ class _Rows(dict[str, bytes]):
         self._vocabulary = vocabulary
 
     def __missing__(self, token: str) -> bytes:
-        rows = b"".join(map(_ROW.pack, self._vocabulary.rows_of_token(token)))
+        rows = b"".join(map(_ROW.pack, self._vocabulary.marked_rows(token)))
         if len(token) <= _LONGEST_KEPT:
             if len(self) >= _CACHE_ENTRIES:
                 self.clear()

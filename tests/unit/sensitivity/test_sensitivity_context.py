@@ -37,9 +37,9 @@ def _model() -> ContextModel:
     flags[FOREIGN] = OTHER_SCRIPT
     flags[len(SPECIAL) + 3] = OTHER_LANGUAGE
     flags[len(SPECIAL) + 4] = KNOWN
-    linear = np.full((4, len(TAGS) + 1), 0.0, np.float32)
+    linear = np.full((5, len(TAGS) + 1), 0.0, np.float32)
     linear[2, 0] = linear[3, 1] = 8.0
-    linear[2:, -1] = 8.0
+    linear[2:4, -1] = 8.0
     weight = np.ones(rows, np.float32)
     weight[LINE] = 0.0
     arrays: dict[str, NDArray[np.generic]] = {
@@ -48,7 +48,7 @@ def _model() -> ContextModel:
         "weight": weight,
         "flags": flags,
         "linear": linear,
-        "hidden": np.zeros((4, 3), np.float32),
+        "hidden": np.zeros((5, 3), np.float32),
         "hidden_bias": np.zeros(3, np.float32),
         "out": np.zeros((3, len(TAGS) + 1), np.float32),
         "out_bias": np.full(len(TAGS) + 1, -4.0, np.float32),

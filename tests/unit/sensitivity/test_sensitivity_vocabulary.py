@@ -11,6 +11,7 @@ from gateway.sensitivity.vocabulary import (
     LINE,
     LONG,
     OTHER,
+    ROW_MASK,
     SIGN,
     SPECIAL,
     UNKNOWN,
@@ -33,7 +34,7 @@ def vocabulary() -> Vocabulary:
 def _names(vocabulary: Vocabulary, text: str) -> list[str]:
     names = [*SPECIAL, *WORDS, *TAILS]
     data = vocabulary.rows(text)
-    return [names[row] for row in struct.unpack(f"<{len(data) // 4}i", data)]
+    return [names[row & ROW_MASK] for row in struct.unpack(f"<{len(data) // 4}i", data)]
 
 
 def test_takes_a_whole_word_before_its_pieces(vocabulary: Vocabulary) -> None:
