@@ -410,18 +410,21 @@ def thresholds(
 ) -> tuple[list[float], list[float]]:
     """Raw thresholds per tag, `route` and `mask`.
 
-    `route`: not more than one in twenty harmless texts raises any alarm, and not more than one in fifty of
-    `dev` a restricted one. `mask`: one in two hundred, and one in a hundred of `dev`.
+    `route`: about one in twenty harmless texts of `dev` raises an alarm, and not more than one in fifty a
+    restricted one (without `dev`: one in twenty of `folded`). `mask`: none of `dev`, one in two hundred of
+    `folded`.
     """
     harmless = folded[labels[:, -1] == 0][:, : len(TAGS)]
     dev_harmless = dev[dev_labels[:, -1] == 0][:, : len(TAGS)]
     made = []
-    for share, dev_share in ((0.05, 0.02), (0.005, 0.01)):
+    for share, dev_share, is_surest in ((0.05, 0.02, False), (0.005, 0.01, True)):
         common = float(np.quantile(harmless.max(axis=1), 1 - share))
         closed = common
         if len(dev_harmless):
-            common = max(common, float(np.quantile(dev_harmless.max(axis=1), 1 - 2 * dev_share)))
+            # The models of the folds saw half as much: their outputs are no measure for the one that ships.
+            seen = float(np.quantile(dev_harmless.max(axis=1), 1.0 if is_surest else 1 - share)) + 1e-3
             strict = dev_harmless[:, :_RESTRICTED].max(axis=1)
+            common = max(common, seen) if is_surest else seen
             closed = max(common, float(np.quantile(strict, 1 - dev_share, method="higher")) + 1e-3)
         made.append([closed if place < _RESTRICTED else common for place in range(len(TAGS))])
     return made[0], made[1]
