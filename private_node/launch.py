@@ -116,7 +116,10 @@ class Node:
             if os.getppid() != parent:  # the parent died before the line above
                 os._exit(1)
 
-        with self._log.open("wb") as output:
+        # What an engine logs about requests is nobody's but the owner's, an older file included.
+        handle = os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        os.fchmod(handle, 0o600)
+        with os.fdopen(handle, "wb") as output:
             child = subprocess.Popen(  # noqa: S603 - argv is composed by `arguments`, no shell
                 self._plan.argv,
                 env=dict(self._plan.environment),

@@ -153,7 +153,9 @@ class _Up:
 
     async def _start_gateway(self) -> Process:
         self._say("gateway: starting, with an embedded Valkey")
-        log = (self._state.directory / "gateway.log").open("ab")
+        path = self._state.directory / "gateway.log"
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        log = os.fdopen(handle, "ab")
         with log:
             return await asyncio.create_subprocess_exec(
                 sys.executable,

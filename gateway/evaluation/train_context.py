@@ -1,4 +1,7 @@
-"""From hand-written rows to the weights of the contextual model, the same bytes for the same inputs and seed.
+"""From hand-written rows to the weights of the contextual model. Every draw is seeded.
+
+That a second run gives the committed bytes has not been compared. Over 400 lines because the steps share one
+state and are read from top to bottom, like the recipe that they are.
 
 Steps: choose the table's rows; ask the teacher what it makes of each word and text; fit its own judge
 (one linear layer) on the hand-written rows; make more texts and let that judge label them; train the student
