@@ -46,7 +46,7 @@ from gateway.sensitivity.classify import FindingsCache
 from gateway.sensitivity.detectors import Detector
 from gateway.settings import EndpointSettings, Settings, read_secret
 from gateway.snapshot import SnapshotHolder
-from gateway.telemetry import Metrics, log, report_fault
+from gateway.telemetry import Metrics, log, report_fault, report_refusal
 from gateway.upstream.deadlines import Deadlines
 from gateway.upstream.pool import ConnectionPool, Endpoint
 
@@ -267,6 +267,7 @@ async def open_gateway(
             limit_headers=limit_headers,
             observe=metrics.observe,
             report_fault=report_fault,
+            report_refusal=report_refusal,
             clock_ns=time.perf_counter_ns,
             region=settings.policy.region,
             write_timeout_seconds=float(settings.server.write_timeout_seconds),

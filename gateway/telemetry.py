@@ -10,6 +10,7 @@ An exception is named by its class and by the place in the gateway's own source 
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import traceback
 from typing import Any
@@ -18,6 +19,10 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import generate_latest
 
+from gateway.errors import Refusal
+
+#: What a refusal may tell operators beside its code: a closed word, sometimes with a rule's or class's name.
+_CLOSED_WORDS = re.compile(r"[A-Za-z0-9._-]{0,64}(?: [A-Za-z0-9._-]{1,64})?")
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
@@ -61,6 +66,21 @@ def report_fault(phrase: str, error: BaseException) -> None:
     frames = traceback.extract_tb(error.__traceback__)
     places = [f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in frames[-4:]]
     log().error(phrase, error_class=type(error).__name__, places=places)
+
+
+def report_refusal(refusal: Refusal, request_id: str) -> None:
+    """Log why an admitted request was ended by the gateway, with the closed word that only operators see."""
+    detail = refusal.detail or ""
+    if _CLOSED_WORDS.fullmatch(detail) is None:
+        # fail-closed: what has not the shape of a closed word may be a piece of an answer.
+        detail = "withheld"
+    log().warning(
+        "answer refused",
+        reason=refusal.code,
+        detail=detail,
+        status=refusal.http_status,
+        request_id=request_id,
+    )
 
 
 class Metrics:

@@ -120,6 +120,8 @@ def settings_text(
         f"directory = {_quoted(str(state.audit))}",
         f"signing_key = {_quoted(f'file:{state.audit_key}')}",
         f"origin = {_quoted(ORIGIN)}",
+        "# One small machine that also runs the model: its disk may be busy for longer than the default.",
+        "deadline_ms = 2000",
         "",
         "[limits]",
         f"redis_url = {_quoted(redis_url)}",

@@ -57,7 +57,8 @@ class Walk:
     `keyed_digest(data)` is a keyed hash in hex; `digest_key` (16 to 64 bytes) keys the digest of
     answers. `observe(phase, reason, destination, elapsed_us)` feeds metrics.
     `limit_headers(states)` gives the rate-limit header fields. `report_fault(phrase, error)` logs a
-    fault by its class, without its text. `clock_ns` is a monotonic clock. `region` is the deployment's.
+    fault by its class, without its text; `report_refusal(refusal, request_id)` logs why an admitted
+    request was ended. `clock_ns` is a monotonic clock. `region` is the deployment's.
     """
 
     snapshots: SnapshotHolder
@@ -76,6 +77,7 @@ class Walk:
     limit_headers: Callable[[tuple[LimitState, ...]], list[tuple[bytes, bytes]]]
     observe: Callable[[str, str, str, int], None]
     report_fault: Callable[[str, BaseException], None]
+    report_refusal: Callable[[Refusal, str], None]
     clock_ns: Callable[[], int]
     region: str = ""
     write_timeout_seconds: float = 30.0

@@ -258,6 +258,7 @@ class Relay:
     async def _refuse(self, refusal: Refusal) -> None:
         """Seal as aborted and tell the client, as an HTTP error or in-band."""
         self._abort(refusal.code, refusal.http_status, type(refusal).__name__)
+        self._walk.report_refusal(refusal, self._admitted.request_id)
         try:
             await self._seal()
         except AuditUnavailable as failure:

@@ -61,7 +61,7 @@ def build_candidate(
     registry = build_registry(content.protocols, content.lock, parse_yaml)
     classifier = Classifier(
         detectors,
-        time.perf_counter_ns,
+        time.thread_time_ns,
         settings.sensitivity.budget_ms,
         cache,
         policy.base_level,
@@ -108,7 +108,7 @@ def _filters(
     budget_ns = budget_ms * 1_000_000
 
     def new_filter(name: str) -> StreamFilter:
-        return StreamFilter(find, profiles[name], time.perf_counter_ns, budget_ns)
+        return StreamFilter(find, profiles[name], time.thread_time_ns, budget_ns)
 
     return new_filter
 

@@ -123,6 +123,7 @@ def gateway(
             hosted=hosted.url,
             private=private_node.base_url,
             private_credential=f"file:{private_node.log_path.with_name('node.key')}",
+            limits_extra="timeout_ms = 10000",
         ) as running:
             yield running
     finally:

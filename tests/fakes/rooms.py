@@ -181,6 +181,7 @@ class Rooms:
     decision_fault: Exception | None = None
     observed: list[tuple[str, str, str]] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    refused: list[tuple[str, str | None]] = field(default_factory=list)
 
     def snapshot(self) -> Snapshot:
         policy = compile_bundle(read_files(POLICIES))
@@ -232,6 +233,7 @@ class Rooms:
             limit_headers=lambda states: [],
             observe=lambda phase, reason, place, elapsed_us: self.observed.append((phase, reason, place)),
             report_fault=lambda phrase, error: self.faults.append(type(error).__name__),
+            report_refusal=lambda refusal, request_id: self.refused.append((refusal.code, refusal.detail)),
             clock_ns=lambda: 0,
             write_timeout_seconds=0.2,
             seal_timeout_seconds=1.0,

@@ -166,6 +166,7 @@ def start_gateway(
     redis_url: str = "",
     server_extra: str = "",
     audit_extra: str = "",
+    limits_extra: str = "",
     policy_extra: str = "",
     small_segments: bool = False,
     obey_file_modes: bool = False,
@@ -176,7 +177,8 @@ def start_gateway(
     """Start a gateway with its state in `directory` (kept from an earlier start, if there was one).
 
     `extra` is TOML for the end of the settings; `endpoint_extra` for each destination's section,
-    `server_extra`, `audit_extra` and `policy_extra` for those of the server, the audit log and the policy.
+    `server_extra`, `audit_extra`, `limits_extra` and `policy_extra` for those sections. The audit log
+    may take 10 s for a record unless `audit_extra` says otherwise: tests share their disk with builds.
     `obey_file_modes`: even root is bound by permission bits.
     """
     state = LocalState(directory)
@@ -197,7 +199,11 @@ def start_gateway(
     if endpoint_extra:
         text = re.sub(r"(\[destinations\.[^\]]+\]\n)", r"\1" + endpoint_extra + "\n", text)
     text = text.replace("[server]\n", f"[server]\n{server_extra}\n")
+    text = text.replace(
+        "deadline_ms = 2000\n", "" if "deadline_ms" in audit_extra else "deadline_ms = 10000\n"
+    )
     text = text.replace("[audit]\n", f"[audit]\n{audit_extra}\n")
+    text = text.replace("[limits]\n", f"[limits]\n{limits_extra}\n")
     text = text.replace("[policy]\n", f"[policy]\n{policy_extra}\n")
     if small_segments:
         text = text.replace("[audit]\n", "[audit]\nsegment_bytes = 262144\n")

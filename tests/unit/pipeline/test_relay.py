@@ -265,7 +265,7 @@ async def test_a_client_that_does_not_read_is_given_up_at_the_write_deadline() -
 
 async def test_a_filter_that_raises_ends_the_stream_without_a_tail() -> None:
     rooms = with_upstream(hosted_openai=STREAM)
-    rooms.filter.refusal = OutputBlocked("stopped")
+    rooms.filter.refusal = OutputBlocked("stopped", detail="budget-spent")
     rooms.filter.trap = " there"
     client = await run(rooms, stream=True)
     assert b"Hello" in client.body
@@ -273,6 +273,7 @@ async def test_a_filter_that_raises_ends_the_stream_without_a_tail() -> None:
     assert b"output-blocked" in client.body
     assert b"[DONE]" not in client.body
     assert rooms.journal.records[-1].reason_code == "output-blocked"
+    assert rooms.refused == [("output-blocked", "budget-spent")]
 
 
 async def test_a_shutdown_seals_the_exchange_as_aborted() -> None:
