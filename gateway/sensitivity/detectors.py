@@ -26,7 +26,9 @@ from gateway.sensitivity import (
     blobs,
     contact,
     examples,
+    health,
     identifiers,
+    markings,
     national,
     places,
     records,
@@ -147,8 +149,16 @@ class DetectorSet:
             triggers.append(pattern)
             self._readers.append(_reader([rule for rule in rules if rule.pattern == pattern]))
         self._row_count = len(triggers)
+        self._about = frozenset(
+            index
+            for index, (_, reads) in enumerate(self._readers)
+            if reads and all(rule.is_about for rule in reads)
+        )
         # RE2 takes several times as long where it must also find a group.
-        self._prices = [3 if re.compile(pattern).groups else 1 for pattern in triggers]
+        self._prices = [
+            max(3 if re.compile(pattern).groups else 1, *(rule.price for rule in reads))
+            for pattern, (_, reads) in zip(triggers, self._readers, strict=True)
+        ]
         read_tables = tables.Tables(
             [word for rule in rules if isinstance(rule.examine, NumberRow) for word in rule.examine.words]
         )
@@ -205,7 +215,8 @@ class DetectorSet:
 
         With `most` the answer is good for a label and not for masking: a kind is looked for no further once
         it was found so often, and a text that takes more work than its length allows has a finding
-        `dense-text` (restricted, opaque). Without it every span is found, whatever it takes.
+        `dense-text` (restricted, opaque). Without it every span that can be masked is found, whatever it
+        takes; what only says what a text is about is left out.
 
         Raises what the engine or a further detector raises; the caller must not take that for "nothing".
         """
@@ -292,6 +303,8 @@ class DetectorSet:
                 return
 
     def _read_rows(self, view: views.View, index: int, findings: list[Finding], work: Work) -> None:
+        if work.most is None and index in self._about:
+            return
         read, rules = self._readers[index]
         price = self._prices[index]
         for start, end in self._spans(index, view.data):
@@ -356,6 +369,8 @@ RULES: tuple[Rule, ...] = (
     + places.RULES
     + secrets.RULES
     + tokens.RULES
+    + health.RULES
+    + markings.RULES
 )
 
 

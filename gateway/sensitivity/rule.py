@@ -24,7 +24,8 @@ Examine = Callable[[View, int, int], Spans]
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One row. `kind` is a closed kebab-case word; `version` rises when a row may decide differently.
-    `at_least`: findings in one text below which there is none."""
+    `at_least`: findings in one text below which there is none. `price`: steps of work of one candidate.
+    `is_about`: the span says what the text is about and is nothing to be masked by itself."""
 
     kind: str
     version: int
@@ -32,6 +33,8 @@ class Rule:
     pattern: bytes
     examine: Examine
     at_least: int = 1
+    price: int = 1
+    is_about: bool = False
 
     @property
     def identity(self) -> str:

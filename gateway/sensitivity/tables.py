@@ -44,7 +44,9 @@ _WORDS = (
     "claimno", "member id", "memberid", "member", "password", "passwd", "pwd", "passwort", "secret", "token",
     "api key", "apikey", "access key", "pin", "vin", "address", "adresse", "direccion", "indirizzo", "ip",
     "street", "street address", "anschrift", "bank account", "iban", "bic", "swift", "dea", "customer id",
-    "employee id", "voter id", "id number", "personal id", "national id", "mbi", "beneficiary id",
+    "diagnosis", "diagnose", "diagnostico", "diagnostic", "icd10", "icd",
+    "allergies", "medication", "employee id", "voter id", "id number", "personal id", "national id", "mbi",
+    "beneficiary id",
 )  # fmt: skip
 
 
