@@ -80,6 +80,14 @@ SETTINGS: dict[str, str] = {
     "destinations.NAME.idle_seconds": "Time between two pieces of the answer.",
     "destinations.NAME.total_seconds": "Time for the whole answer.",
     "destinations.NAME.max_connections": "Connections to this destination at a time.",
+    "destinations.NAME.priority": "Tell vLLM each request's priority by its workload class. The engine must "
+    "run with `--scheduling-policy priority`, as the private node does.",
+    "destinations.NAME.queue.running": "Requests that this process sends there at a time. Without the "
+    "section: any number. See [who goes first](#who-goes-first).",
+    "destinations.NAME.queue.wait_seconds": "Longest wait for a place.",
+    "destinations.NAME.queue.classes.NAME.weight": "Turns of this class against the others.",
+    "destinations.NAME.queue.classes.NAME.share_percent": "Most places that the class fills.",
+    "destinations.NAME.queue.classes.NAME.waiting": "Most requests of the class that wait.",
 }
 
 _WORDS = {"string": "text", "array": "list", "object": "mapping", "boolean": "true or false"}
@@ -100,7 +108,8 @@ CONDITION: dict[str, str] = {
     "prompt_tokens": "Estimated tokens of the prompt.",
     "output_tokens": "Tokens of the answer that are allowed, over all choices.",
     "extensions": "Request fields beyond the common ones, sorted.",
-    "workload": "`interactive`, or `batch` when the header `x-tidegate-workload` says so.",
+    "workload": "What the header `x-tidegate-workload` says: `interactive` (without one), `batch`, "
+    "`evaluation` or `training-data`.",
     "client": "Application of the token (`azp` or `client_id`).",
     "protocols": "Every pinned document, prompt and tool set, as name@version, sorted.",
     "region": "`region` of this deployment's settings.",
@@ -152,7 +161,8 @@ def _section(kind: Any) -> tuple[type, str] | None:
         return kind, ""
     for inner in typing.get_args(kind):
         if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
-            return inner, "[]" if typing.get_origin(kind) is tuple else ".NAME"
+            marks = {tuple: "[]", types.UnionType: ""}
+            return inner, marks.get(typing.get_origin(kind), ".NAME")
     return None
 
 

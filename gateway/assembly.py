@@ -31,20 +31,22 @@ from gateway.dialects.openai_request import parse_chat
 from gateway.dialects.table import OpenAIDialects
 from gateway.domain.admitted import Admitted
 from gateway.domain.chat import ChatRequest
-from gateway.domain.decision import Destination
+from gateway.domain.decision import WORKLOADS, Destination
 from gateway.domain.secret import Secret
-from gateway.errors import NotAuthenticated, Refusal
+from gateway.errors import ConfigurationError, NotAuthenticated, Refusal
 from gateway.identity.authenticator import Authenticator
 from gateway.identity.jwks import key_source
 from gateway.limits.embedded import EmbeddedValkey
 from gateway.limits.estimate import BYTES_PER_TOKEN, estimate_output_tokens, estimate_prompt_tokens
+from gateway.limits.fair_queue import Capacity, ClassShare
 from gateway.limits.headers import limit_headers
 from gateway.limits.redis_store import RedisLimiter
+from gateway.limits.turnstile import Door, Turnstile
 from gateway.pipeline.admit import Walk
 from gateway.protocols.tool_gate import guard
 from gateway.sensitivity.classify import FindingsCache
 from gateway.sensitivity.detectors import Detector
-from gateway.settings import EndpointSettings, Settings, read_secret
+from gateway.settings import DEFAULT_CLASSES, EndpointSettings, Settings, read_secret
 from gateway.snapshot import SnapshotHolder
 from gateway.telemetry import Metrics, log, report_fault, report_refusal
 from gateway.upstream.deadlines import Deadlines
@@ -120,6 +122,10 @@ class Gateway:
         metrics.keys_are_missing.set(len(parts.authenticator.unready_issuers))
         for name, is_open in parts.pool.breakers().items():
             metrics.breaker_is_open.labels(name).set(1 if is_open else 0)
+        for name, queue in parts.turnstile.queues.items():
+            metrics.queue_running.labels(name).set(queue.running_count)
+            for workload in WORKLOADS:
+                metrics.queue_waiting.labels(name, workload).set(queue.waiting_count(workload))
         return metrics.render()
 
     def readiness(self) -> tuple[bytes, bool]:
@@ -169,11 +175,13 @@ class _Parts:
         pool: ConnectionPool,
         audit: AuditLog,
         watch: PolicyWatch,
+        turnstile: Turnstile,
     ) -> None:
         self.authenticator = authenticator
         self.limiter = limiter
         self.pool = pool
         self.audit = audit
+        self.turnstile = turnstile
         self.watch = watch
 
 
@@ -191,18 +199,42 @@ def _endpoint(settings: EndpointSettings) -> Endpoint:
     )
 
 
-def _encoder(pepper: bytes) -> Callable[[Admitted, Destination], bytes]:
+def _doors(settings: Settings) -> dict[str, Door]:
+    """The doors of all destinations with a bounded number of places. Raises `ConfigurationError`."""
+    doors = {}
+    for name, endpoint in settings.destinations.items():
+        if endpoint.queue is None:
+            continue
+        where, queue = f"destinations.{name}.queue", endpoint.queue
+        if unknown := sorted(set(queue.classes) - set(WORKLOADS)):
+            raise ConfigurationError(f"{where}.classes: expected one of {WORKLOADS}, found {unknown[0]!r}")
+        try:
+            shares = {
+                word: ClassShare(each.weight, -(-queue.running * each.share_percent // 100), each.waiting)
+                for word, each in (DEFAULT_CLASSES | queue.classes).items()
+            }
+            doors[name] = Door(Capacity(queue.running, shares), queue.wait_seconds)
+        except ValueError as error:
+            raise ConfigurationError(f"{where}: {error}") from None
+    return doors
+
+
+def _encoder(pepper: bytes, settings: Settings) -> Callable[[Admitted, Destination], bytes]:
     """Encoder of upstream bodies; a tenant's cache salt keeps prefix caches of tenants apart."""
+    ranked = {name for name, endpoint in settings.destinations.items() if endpoint.priority}
 
     def encode(admitted: Admitted, destination: Destination) -> bytes:
-        salt = None
+        salt = priority = None
         if destination.kind == "vllm":
+            if destination.name in ranked:
+                priority = WORKLOADS.index(admitted.workload)
             salt = hmac.digest(pepper, b"cache-salt:" + admitted.principal.tenant.encode(), "sha256").hex()
         return encode_body(
             admitted.request,
             destination,
             max_output_tokens=admitted.permit.obligations.max_output_tokens,
             cache_salt=salt,
+            priority=priority,
         )
 
     return encode
@@ -249,7 +281,8 @@ async def open_gateway(
         authenticator = await _open_identity(settings, pepper, stack)
         limiter = await _open_limits(settings, watch, stack)
         endpoints = {name: _endpoint(each) for name, each in settings.destinations.items()}
-        pool = await stack.enter_async_context(ConnectionPool(endpoints, _encoder(key), BUILD))
+        pool = await stack.enter_async_context(ConnectionPool(endpoints, _encoder(key, settings), BUILD))
+        turnstile = Turnstile(_doors(settings), time.monotonic)
         walk = Walk(
             snapshots=holder,
             authenticator=authenticator,
@@ -257,6 +290,7 @@ async def open_gateway(
             limiter=limiter,
             journal=audit,
             upstream=pool,
+            doors=turnstile,
             dialects=OpenAIDialects(),
             new_gate=guard,
             problem=problem,
@@ -273,7 +307,9 @@ async def open_gateway(
             write_timeout_seconds=float(settings.server.write_timeout_seconds),
         )
         await watch.announce(audit.record_event)
-        gateway = Gateway(settings, walk, _Parts(authenticator, limiter, pool, audit, watch), metrics)
+        gateway = Gateway(
+            settings, walk, _Parts(authenticator, limiter, pool, audit, watch, turnstile), metrics
+        )
         audit.failed.add_done_callback(lambda done: gateway.note_audit_failure())
         watcher = asyncio.create_task(watch.run(audit.record_event), name="policy-watch")
         stack.callback(watcher.cancel)

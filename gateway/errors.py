@@ -18,6 +18,7 @@ The tree::
         ├── KeySetUnavailable         503  tokens cannot be verified just now
         ├── PolicyDenied              403
         ├── LimitExceeded             429
+        ├── DestinationBusy           429  a destination has no place for it soon enough
         ├── LimitsUnavailable         503  Redis cannot be asked and no private place is left
         ├── AuditUnavailable          503  no durable receipt, so nothing leaves
         ├── NotReady                  503  starting, draining or overloaded
@@ -185,6 +186,14 @@ class LimitExceeded(Refusal):
     status = 429
     kind = "rate_limit_error"
     default_code = "rate-limit-exceeded"
+
+
+class DestinationBusy(Refusal):
+    """No place at a destination of bounded capacity within the time that the caller would wait."""
+
+    status = 429
+    kind = "rate_limit_error"
+    default_code = "destination-queue-full"
 
 
 class LimitsUnavailable(Refusal):

@@ -122,6 +122,31 @@ class OutputSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     budget_ms: int = 250
 
 
+class ClassSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What one workload class gets of a destination's places."""
+
+    weight: int = 1
+    share_percent: int = 100
+    waiting: int = 64
+
+
+#: Users come first; work that nobody waits for can never take all places.
+DEFAULT_CLASSES: dict[str, ClassSettings] = {
+    "interactive": ClassSettings(weight=16, share_percent=100, waiting=256),
+    "batch": ClassSettings(weight=4, share_percent=50, waiting=256),
+    "evaluation": ClassSettings(weight=1, share_percent=25),
+    "training-data": ClassSettings(weight=1, share_percent=25),
+}
+
+
+class QueueSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """Places of a destination that one gateway process may fill at a time, and who waits for them."""
+
+    running: int
+    wait_seconds: float = 30.0
+    classes: dict[str, ClassSettings] = {}
+
+
 class EndpointSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """How to reach one destination of the policy. Deadlines in seconds."""
 
@@ -132,6 +157,8 @@ class EndpointSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     idle_seconds: float = 30.0
     total_seconds: float = 600.0
     max_connections: int = 512
+    priority: bool = False
+    queue: QueueSettings | None = None
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

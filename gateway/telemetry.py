@@ -178,6 +178,18 @@ class Metrics:
             "Issuers whose tokens cannot be verified just now",
             registry=self.registry,
         )
+        self.queue_running = Gauge(
+            "tidegate_queue_running_requests",
+            "Places of a destination that this process fills now",
+            ["destination"],
+            registry=self.registry,
+        )
+        self.queue_waiting = Gauge(
+            "tidegate_queue_waiting_requests",
+            "Requests that wait for a place at a destination",
+            ["destination", "workload"],
+            registry=self.registry,
+        )
         self.breaker_is_open = Gauge(
             "tidegate_upstream_breaker_open_state",
             "1 while a destination's circuit breaker is open",

@@ -20,10 +20,11 @@ ORIGIN = "tidegate/local/0"
 
 @dataclass(frozen=True, slots=True)
 class LocalEndpoint:
-    """A destination to bind: its base URL and a secret reference (empty: none)."""
+    """A destination to bind: its base URL, a secret reference (empty: none), its places (0: unbounded)."""
 
     url: str
     credential: str = ""
+    running: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +137,8 @@ def settings_text(
         lines += ["", f"[destinations.{name}]", f"url = {_quoted(endpoint.url)}"]
         if endpoint.credential:
             lines.append(f"credential = {_quoted(endpoint.credential)}")
+        if endpoint.running:
+            lines += ["priority = true", f"queue = {{ running = {endpoint.running} }}"]
     return "\n".join(lines) + "\n" + extra
 
 

@@ -19,11 +19,11 @@ from gateway.cli.policy_changes import FOLDER as _FOLDER
 from gateway.cli.policy_changes import compiled as _compiled
 from gateway.cli.policy_changes import diff_command, recorded_request, replay_command
 from gateway.cli.policy_sign import new_key_command, sign_command, signatures_command
-from gateway.domain.decision import Facts, Permit
+from gateway.domain.decision import WORKLOADS, Facts, Permit
 from gateway.domain.label import Label, Level, Tag
 from gateway.errors import ConfigurationError
 from gateway.policy.bundle import CaseResult, run_cases
-from gateway.policy.cases import ENDPOINTS, WORKLOADS, instant
+from gateway.policy.cases import ENDPOINTS, instant
 from gateway.policy.compiled import CompiledPolicy
 from gateway.policy.explain import DestinationStep, Explanation, RuleStep, explain, verdict_line
 from gateway.policy.notes import notes

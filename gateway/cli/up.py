@@ -29,6 +29,8 @@ from gateway.identity.minting import Grant, mint_token
 _NODE_READY_SECONDS = 1800
 _GATEWAY_READY_SECONDS = 60
 _STOP_SECONDS = 60
+#: Sequences that the node's CPU profile runs at a time (`max_sequences` of private_node/profiles/cpu.toml).
+_NODE_PLACES = 64
 _HOSTED_KEY = "TIDEGATE_HOSTED_KEY"
 _HOSTED_URL = "TIDEGATE_HOSTED_URL"
 
@@ -97,7 +99,7 @@ class _Up:
     def _write_settings(self) -> None:
         places = {
             "private-moe": LocalEndpoint(
-                f"http://127.0.0.1:{self._node_port}/v1", f"file:{self._state.node_key}"
+                f"http://127.0.0.1:{self._node_port}/v1", f"file:{self._state.node_key}", _NODE_PLACES
             )
         }
         if os.environ.get(_HOSTED_KEY):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.domain.chat import ResolvedRequest
-from gateway.domain.decision import Permit
+from gateway.domain.decision import WORKLOADS, Permit
 from gateway.domain.finding import Verdict
 from gateway.domain.limits import Reservation
 from gateway.domain.principal import Principal
@@ -17,7 +17,8 @@ class Admitted:
     """A request that passed every stage: who, what, which label, where to, reserved, recorded.
 
     Only `gateway/pipeline/admit.py` constructs it (held by a test over the source tree). There is no
-    other argument by which `Upstream.open` could be persuaded.
+    other argument by which `Upstream.open` could be persuaded. `workload` is one of
+    `gateway.domain.decision.WORKLOADS`; `max_wait_seconds` how long the caller would wait for a place.
     """
 
     request_id: str
@@ -27,6 +28,8 @@ class Admitted:
     permit: Permit
     reservation: Reservation
     receipt: Receipt
+    workload: str = WORKLOADS[0]
+    max_wait_seconds: float | None = None
 
     def __post_init__(self) -> None:
         # fail-closed: parts of different requests cannot be combined into an admission.

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from gateway.domain.label import Label, Level
 
+#: What a request is for, the most urgent first. vLLM is told the place in this list as `priority`.
+WORKLOADS = ("interactive", "batch", "evaluation", "training-data")
+
 
 @dataclass(frozen=True, slots=True)
 class Destination:
@@ -53,7 +56,7 @@ class Facts:
     prompt_tokens: int
     output_tokens: int
     extensions: frozenset[str]
-    workload: str = "interactive"
+    workload: str = WORKLOADS[0]
     client: str = ""
     protocols: frozenset[str] = frozenset()
     attributes: tuple[tuple[str, str], ...] = ()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gateway.domain.admitted import Admitted
 from gateway.domain.caller import Caller
 from gateway.domain.chat import ChatRequest, ResolvedRequest
-from gateway.domain.decision import Denial, Facts, Permit
+from gateway.domain.decision import WORKLOADS, Denial, Facts, Permit
 from gateway.domain.finding import Verdict
 from gateway.domain.label import PUBLIC, Label, Level
 from gateway.domain.limits import Exceeded, LimitState, Reservation
@@ -35,6 +35,7 @@ from gateway.pipeline import records
 from gateway.pipeline.ports import (
     Authenticator,
     Dialects,
+    Doors,
     Journal,
     Limiter,
     NewGate,
@@ -67,6 +68,7 @@ class Walk:
     limiter: Limiter
     journal: Journal
     upstream: Upstream
+    doors: Doors
     dialects: Dialects
     new_gate: NewGate
     problem: Problem
@@ -97,7 +99,7 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
         verdict = trail.verdict = snapshot.classify(resolved, floor)
         trail.latency_us.append(("classify", (walk.clock_ns() - started_ns) // 1000))
         prompt_tokens, output_tokens = walk.estimate(resolved.chat)
-        workload = declared_workload(raw.workload)
+        workload, max_wait = declared_workload(raw.workload), declared_wait(raw.max_wait)
         facts = _facts(walk, raw, principal, chat, resolved, verdict, prompt_tokens, output_tokens, workload)
         trail.facts, trail.own_tools = facts, frozenset(tool.name for tool in chat.tools)
         trail.decision = snapshot.decide(facts)
@@ -109,7 +111,9 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
         try:
             permit = trail.decision = _narrow(snapshot, permit, reservation)
             receipt = await walk.journal.record(records.intent(trail, permit))
-            return Admitted(raw.request_id, principal, resolved, verdict, permit, reservation, receipt)
+            return Admitted(
+                raw.request_id, principal, resolved, verdict, permit, reservation, receipt, workload, max_wait
+            )
         except BaseException:
             await walk.limiter.settle(reservation, None)
             raise
@@ -169,14 +173,27 @@ def declared(value: str | None) -> Label:
 def declared_workload(value: str | None) -> str:
     """Workload class that the caller declares. Raises `RequestRefused` for another word."""
     if value is None:
-        return "interactive"
-    if value not in ("interactive", "batch"):
+        return WORKLOADS[0]
+    if value not in WORKLOADS:
         raise RequestRefused(
-            "The header x-tidegate-workload must be interactive or batch.",
+            f"The header x-tidegate-workload must be one of {', '.join(WORKLOADS)}.",
             code="invalid-workload",
             param="x-tidegate-workload",
         )
     return value
+
+
+def declared_wait(value: str | None) -> float | None:
+    """How long the caller would wait for a place at a destination, seconds. Raises `RequestRefused`."""
+    if value is None:
+        return None
+    if not (value.isdecimal() and value.isascii()) or len(value) > 4:
+        raise RequestRefused(
+            "The header x-tidegate-max-wait must be whole seconds, 0 to 9999.",
+            code="invalid-max-wait",
+            param="x-tidegate-max-wait",
+        )
+    return float(value)
 
 
 def _facts(

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from gateway.errors import Refusal, UpstreamFailed, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
+from gateway.errors import (
+    DestinationBusy,
+    Refusal,
+    UpstreamFailed,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 
 
 def may_try_next(refusal: Refusal) -> bool:
@@ -12,4 +19,4 @@ def may_try_next(refusal: Refusal) -> bool:
         return refusal.upstream_status == 429
     if isinstance(refusal, UpstreamTimeout):
         return refusal.code == "upstream-connect-timeout"
-    return isinstance(refusal, UpstreamUnavailable | UpstreamFailed)
+    return isinstance(refusal, UpstreamUnavailable | UpstreamFailed | DestinationBusy)

@@ -94,6 +94,24 @@ class Upstream(Protocol):
         ...
 
 
+class Place(Protocol):
+    """A place at a destination of bounded capacity."""
+
+    def leave(self) -> None:
+        """Give it on. Idempotent."""
+        ...
+
+
+class Doors(Protocol):
+    """Before stage 8: who waits for a destination of bounded capacity, and who goes first."""
+
+    async def enter(
+        self, destination: str, workload: str, tenant: str, tokens: int, wait_seconds: float | None
+    ) -> Place | None:
+        """Wait for a place; None where none is needed. Raises `DestinationBusy`."""
+        ...
+
+
 class AnswerGate(OutputFilter, Protocol):
     """Stage 10, second half: the output filter with the tool calls behind it judged.
 

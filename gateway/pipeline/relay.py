@@ -37,7 +37,7 @@ from gateway.errors import (
 from gateway.pipeline import records
 from gateway.pipeline.admit import Walk
 from gateway.pipeline.failover import may_try_next
-from gateway.pipeline.ports import AnswerEncoder, AnswerGate, UpstreamAnswer
+from gateway.pipeline.ports import AnswerEncoder, AnswerGate, Place, UpstreamAnswer
 from gateway.pipeline.records import Outcome
 from gateway.snapshot import Snapshot
 
@@ -70,6 +70,7 @@ class Relay:
         "_is_started",
         "_latency_us",
         "_outcome",
+        "_place",
         "_send",
         "_sending_since",
         "_started_ns",
@@ -95,6 +96,7 @@ class Relay:
         )
         self._digest = hashlib.blake2b(digest_size=32, key=walk.digest_key)
         self._answer: UpstreamAnswer | None = None
+        self._place: Place | None = None
         self._held: list[StreamEvent] = []
         self._latency_us: list[tuple[str, int]] = []
         self._chars_in = 0
@@ -162,10 +164,12 @@ class Relay:
         places = self._walk.upstream.order(self._admitted.permit.destinations)
         for position, place in enumerate(places):
             self._outcome.destination = place
-            self._is_open = True
             try:
+                self._place = await self._enter(place)
+                self._is_open = True
                 answer = await self._walk.upstream.open(self._admitted, place)
             except Refusal as refusal:
+                self._leave()
                 # A destination that accepted the request and then was silent may still charge for it.
                 self._is_open = isinstance(refusal, UpstreamTimeout)
                 self._outcome.attempts.append((place.name, refusal.code))
@@ -178,6 +182,22 @@ class Relay:
                 self._mark("first_byte")
                 return answer
         raise UpstreamUnavailable("No permitted destination is available. Try again later.")
+
+    async def _enter(self, place: Destination) -> Place | None:
+        """A place at a destination that takes a bounded number at a time."""
+        admitted = self._admitted
+        tenant, tokens = admitted.principal.tenant, admitted.reservation.tokens
+        entered = await self._walk.doors.enter(
+            place.name, admitted.workload, tenant, tokens, admitted.max_wait_seconds
+        )
+        if entered is not None:
+            self._mark("queue")
+        return entered
+
+    def _leave(self) -> None:
+        if self._place is not None:
+            self._place.leave()
+            self._place = None
 
     def _released(self, events: tuple[StreamEvent, ...]) -> tuple[list[StreamEvent], bool]:
         """Filter events. Gives those that may be sent now, and whether the answer has ended."""
@@ -341,7 +361,9 @@ class Relay:
         """Close, seal and settle, shielded from cancellation and bounded."""
         if self._is_settled and self._answer is None:
             return
-        await asyncio.shield(asyncio.ensure_future(self._finish_bounded()))
+        finishing = asyncio.ensure_future(self._finish_bounded())
+        finishing.add_done_callback(lambda done: self._leave())
+        await asyncio.shield(finishing)
 
     async def _finish_bounded(self) -> None:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from gateway.domain.decision import Denial, Facts, Permit
+from gateway.domain.decision import WORKLOADS, Denial, Facts, Permit
 from gateway.domain.label import Label, Tag
 from gateway.policy.document import parse
 from gateway.policy.fields import Field, Section
@@ -19,7 +19,6 @@ _FACT_KEYS = (
     "at",
 )  # fmt: skip
 ENDPOINTS = ("chat.completions", "responses", "completions", "embeddings", "messages")
-WORKLOADS = ("interactive", "batch")
 MAX_TOKENS = 100_000_000
 
 

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from gateway.domain.decision import Decision, Denial, Destination, Facts, Permit
+from gateway.domain.decision import WORKLOADS, Decision, Denial, Destination, Facts, Permit
 from gateway.domain.label import Level
 from gateway.policy.compiled import SPEED, THROUGHPUT, CompiledPolicy, Rule, RuleList, Scope
 from gateway.policy.expression import ConditionFailed, bind, ladder
@@ -162,7 +162,7 @@ def candidates(
 ) -> tuple[Destination, ...]:
     """Destinations of a permit rule that could serve this model here, extensions aside, in order."""
     places = []
-    variant = rule.obligations.variant or (THROUGHPUT if facts.workload == "batch" else SPEED)
+    variant = rule.obligations.variant or (SPEED if facts.workload == WORKLOADS[0] else THROUGHPUT)
     for name in rule.destinations:
         if name in configured:
             known = policy.destinations[name]

@@ -28,6 +28,7 @@ _ONCE = frozenset(
         b"x-tidegate-label",
         b"x-tidegate-protocol",
         b"x-tidegate-workload",
+        b"x-tidegate-max-wait",
     }
 )
 _ATTRIBUTE = b"x-tidegate-attribute-"
@@ -111,6 +112,7 @@ def raw_request(
         received_mono_ns=started_ns,
         protocol=plain_value(found, b"x-tidegate-protocol"),
         workload=plain_value(found, b"x-tidegate-workload"),
+        max_wait=plain_value(found, b"x-tidegate-max-wait"),
         attributes=_attributes(found),
     )
 

@@ -60,6 +60,34 @@ class FakeAuthenticator:
 
 
 @dataclass
+class FakeDoors:
+    """Open, or closed to the destinations that it is told; remembers who came in and who left."""
+
+    busy: dict[str, Refusal] = field(default_factory=dict)
+    entered: list[tuple[str, str, str, int, float | None]] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    async def enter(
+        self, destination: str, workload: str, tenant: str, tokens: int, wait_seconds: float | None
+    ) -> FakePlace:
+        if destination in self.busy:
+            raise self.busy[destination]
+        self.entered.append((destination, workload, tenant, tokens, wait_seconds))
+        return FakePlace(destination, self)
+
+
+@dataclass
+class FakePlace:
+    """A place, given on once."""
+
+    destination: str
+    doors: FakeDoors
+
+    def leave(self) -> None:
+        self.doors.left.append(self.destination)
+
+
+@dataclass
 class FakeLimiter:
     """Grants, or answers what it is told to; remembers settlements."""
 
@@ -180,6 +208,7 @@ class Rooms:
     filter: FakeFilter = field(default_factory=FakeFilter)
     decision_fault: Exception | None = None
     observed: list[tuple[str, str, str]] = field(default_factory=list)
+    doors: FakeDoors = field(default_factory=FakeDoors)
     faults: list[str] = field(default_factory=list)
     refused: list[tuple[str, str | None]] = field(default_factory=list)
 
@@ -223,6 +252,7 @@ class Rooms:
             limiter=self.limiter,
             journal=self.journal,
             upstream=self.upstream,
+            doors=self.doors,
             dialects=OpenAIDialects(),
             new_gate=guard,
             problem=problem,

@@ -237,7 +237,7 @@ def _obey_file_modes() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(24, 1, 0, 0, 0)
 
 
-def wait_until_ready(gateway: GatewayProcess, seconds: float = 30.0) -> None:
+def wait_until_ready(gateway: GatewayProcess, seconds: float = 120.0) -> None:
     """Wait for `/ready`; raises `AssertionError` with the log when it does not come."""
     deadline = time.monotonic() + seconds
     with httpx.Client(trust_env=False, timeout=2.0) as client:

@@ -12,6 +12,7 @@ from gateway.domain.limits import Reservation, Usage
 from gateway.domain.record import Phase
 from gateway.errors import (
     AuditUnavailable,
+    DestinationBusy,
     OutputBlocked,
     Refusal,
     UpstreamFailed,
@@ -261,6 +262,48 @@ async def test_a_client_that_does_not_read_is_given_up_at_the_write_deadline() -
     assert rooms.journal.records[-1].reason_code == "client-stalled"
     assert rooms.upstream.answers[0].is_closed
     assert len(rooms.limiter.settled) == 1
+
+
+async def test_a_destination_without_a_place_is_left_for_the_next_of_the_permit() -> None:
+    rooms = with_upstream(private_moe=STREAM)
+    busy = DestinationBusy("no place", code="destination-queue-full", retry_after_seconds=7)
+    rooms.doors.busy["hosted-openai"] = busy
+    client = await run(rooms, stream=True)
+    assert client.body.endswith(b"data: [DONE]\n\n")
+    route = rooms.journal.records[-1].route
+    assert route is not None
+    assert route.attempts == (
+        ("hosted-openai", "destination-queue-full"),
+        ("private-moe", "answered"),
+    )
+    assert rooms.doors.entered == [("private-moe", "interactive", "demo", 30, None)]
+    assert rooms.doors.left == ["private-moe"]
+
+
+async def test_without_any_place_the_client_is_told_when_to_come_back_and_nothing_was_spent() -> None:
+    rooms = with_upstream(hosted_openai=STREAM)
+    for name in ("hosted-openai", "private-moe"):
+        rooms.doors.busy[name] = DestinationBusy(
+            "no place", code="destination-queue-full", retry_after_seconds=7
+        )
+    client = await run(rooms, stream=True)
+    assert client.status == 429
+    assert client.headers[b"retry-after"] == b"7"
+    assert rooms.upstream.opened == []
+    assert rooms.limiter.settled == [("req_1", None)]
+    assert rooms.journal.records[-1].reason_code == "destination-queue-full"
+
+
+async def test_a_place_is_given_on_when_the_destination_fails_and_when_the_client_goes() -> None:
+    rooms = with_upstream(hosted_openai=UpstreamUnavailable("down"), private_moe=[*STREAM[:2], None])
+    client = Client()
+    task = asyncio.create_task(run(rooms, True, client))
+    while not client.body:
+        await asyncio.sleep(0)
+    assert rooms.doors.left == ["hosted-openai"]
+    client.gone.set()
+    await task
+    assert rooms.doors.left == ["hosted-openai", "private-moe"]
 
 
 async def test_a_filter_that_raises_ends_the_stream_without_a_tail() -> None:
