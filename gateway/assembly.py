@@ -25,13 +25,11 @@ import msgspec
 
 from gateway.activation import PolicyWatch
 from gateway.audit.writer import AuditLog
-from gateway.dialects.openai_body import encode_body
-from gateway.dialects.openai_errors import error_body
-from gateway.dialects.openai_request import parse_chat
-from gateway.dialects.table import OpenAIDialects
+from gateway.dialects.table import Own, WireFormats, encode, error_of
 from gateway.domain.admitted import Admitted
-from gateway.domain.chat import ChatRequest
+from gateway.domain.chat import ChatRequest, Surface
 from gateway.domain.decision import WORKLOADS, Destination
+from gateway.domain.outgoing import Outgoing
 from gateway.domain.secret import Secret
 from gateway.errors import ConfigurationError, NotAuthenticated, Refusal
 from gateway.identity.authenticator import Authenticator
@@ -219,28 +217,32 @@ def _doors(settings: Settings) -> dict[str, Door]:
     return doors
 
 
-def _encoder(pepper: bytes, settings: Settings) -> Callable[[Admitted, Destination], bytes]:
-    """Encoder of upstream bodies; a tenant's cache salt keeps prefix caches of tenants apart."""
+def _encoder(pepper: bytes, settings: Settings) -> Callable[[Admitted, Destination], Outgoing]:
+    """Encoder of what is sent; a tenant's cache salt keeps prefix caches of tenants apart."""
     ranked = {name for name, endpoint in settings.destinations.items() if endpoint.priority}
 
-    def encode(admitted: Admitted, destination: Destination) -> bytes:
-        salt = priority = None
-        if destination.kind == "vllm":
-            if destination.name in ranked:
-                priority = WORKLOADS.index(admitted.workload)
-            salt = hmac.digest(pepper, b"cache-salt:" + admitted.principal.tenant.encode(), "sha256").hex()
-        return encode_body(
-            admitted.request,
-            destination,
+    def digest(words: str) -> str:
+        return hmac.digest(pepper, words.encode("utf-8", "surrogatepass"), "sha256").hex()
+
+    def encoded(admitted: Admitted, destination: Destination) -> Outgoing:
+        tenant, user = admitted.principal.tenant, admitted.request.chat.end_user
+        is_vllm = destination.kind == "vllm"
+        is_ranked = is_vllm and destination.name in ranked
+        own = Own(
             max_output_tokens=admitted.permit.obligations.max_output_tokens,
-            cache_salt=salt,
-            priority=priority,
+            default_output_tokens=DEFAULT_OUTPUT_TOKENS,
+            cache_salt=digest(f"cache-salt:{tenant}") if is_vllm else None,
+            priority=WORKLOADS.index(admitted.workload) if is_ranked else None,
+            user_digest=None if user is None else digest(f"end-user:{tenant}:{user}"),
         )
+        return encode(admitted.request, destination, own)
 
-    return encode
+    return encoded
 
 
-def problem(refusal: Refusal, request_id: str) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+def problem(
+    refusal: Refusal, request_id: str, surface: Surface = Surface.CHAT
+) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """Status, headers and body of a refusal. Nothing of the request appears in any of them."""
     headers = [
         (b"content-type", b"application/json"),
@@ -252,7 +254,9 @@ def problem(refusal: Refusal, request_id: str) -> tuple[int, list[tuple[bytes, b
         headers.append((b"retry-after", str(refusal.retry_after_seconds).encode()))
     if isinstance(refusal, NotAuthenticated):
         headers.append((b"www-authenticate", b'Bearer realm="tidegate"'))
-    body = error_body(refusal, request_id)
+    if surface is Surface.MESSAGES:
+        headers.append((b"request-id", request_id.encode()))
+    body = error_of(refusal, request_id, surface)
     headers.append((b"content-length", str(len(body)).encode()))
     headers.extend(refusal.headers)
     return refusal.http_status, headers, body
@@ -286,12 +290,11 @@ async def open_gateway(
         walk = Walk(
             snapshots=holder,
             authenticator=authenticator,
-            parse=parse_chat,
             limiter=limiter,
             journal=audit,
             upstream=pool,
             doors=turnstile,
-            dialects=OpenAIDialects(),
+            dialects=WireFormats(),
             new_gate=guard,
             problem=problem,
             estimate=_estimate,

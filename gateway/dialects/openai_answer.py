@@ -49,7 +49,7 @@ MAX_ANSWER_BYTES = 32 * 1024 * 1024
 
 _DECODER = msgspec.json.Decoder(AnswerSaid)
 _ENCODER = msgspec.json.Encoder()
-_TOOL_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
+TOOL_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,64}")
 _REASONS = frozenset({"stop", "length", "tool_calls", "content_filter", "function_call"})
 _BROKEN_REASONS = frozenset({"abort", "error"})
 _SENTENCES = {
@@ -198,7 +198,7 @@ class AnswerReader:
         known = choice.tools.get(tool)
         if known is None:
             tool_id = printable(call.id)
-            if not name or tool_id is None or not _TOOL_NAME.fullmatch(name):
+            if not name or tool_id is None or not TOOL_NAME.fullmatch(name):
                 raise failure("upstream-malformed", "tool-call-start")
             if not 0 <= tool < MAX_TOOL_CALLS:
                 raise failure("upstream-malformed", "tool-call-index")

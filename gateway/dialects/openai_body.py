@@ -12,11 +12,25 @@ from typing import Any
 
 import msgspec
 
-from gateway.domain.chat import ChatRequest, JsonText, Message, OpaquePart, ResolvedRequest, Role, TextPart
+from gateway.dialects.strict_json import refuse_unsaid
+from gateway.domain.chat import (
+    ChatRequest,
+    JsonText,
+    Message,
+    OpaquePart,
+    ResolvedRequest,
+    Role,
+    Surface,
+    TextPart,
+    Thinking,
+)
 from gateway.domain.decision import Destination
 from gateway.errors import ConfigurationError, RequestRefused
 
 KINDS = frozenset({"openai", "vllm"})
+
+#: Stands before the result of a tool that failed, because the chat format has no field for it.
+TOOL_FAILED = "The tool failed."
 
 _ENCODER = msgspec.json.Encoder()
 _PLAIN = (
@@ -28,6 +42,23 @@ _PLAIN = (
     "logprobs",
     "top_logprobs",
 )
+
+
+def refusal(chat: ChatRequest, kind: str) -> RequestRefused | None:
+    """Why a request of another surface cannot be said in the chat format; None when it can."""
+    if chat.surface is Surface.CHAT:
+        return None
+    if chat.thinking is Thinking.BUDGET:
+        return refuse_unsaid("thinking.budget_tokens")
+    if any(
+        message.role is Role.TOOL and any(isinstance(part, OpaquePart) for part in message.parts)
+        for message in chat.messages
+    ):
+        return refuse_unsaid("messages[].content[].content[]")
+    if kind == "openai" and chat.messages and chat.messages[-1].role is Role.ASSISTANT:
+        # There it would not be continued but followed by a new answer.
+        return refuse_unsaid("messages[].role")
+    return None
 
 
 def encode_body(
@@ -54,6 +85,9 @@ def encode_body(
     if not chat.messages:
         # fail-closed: a prompt that was not rendered would ask the destination for something else.
         raise RequestRefused("The request holds no message after its prompt was resolved.", param="messages")
+    if (fault := refusal(chat, destination.kind)) is not None:
+        # fail-closed: it was asked before; a gap there must not drop a field on the way.
+        raise fault
     is_vllm = destination.kind == "vllm"
     body: dict[str, Any] = {
         "model": destination.model,
@@ -71,6 +105,9 @@ def encode_body(
         body["stream_options"] = {"include_usage": True}
     _put_extensions(body, chat, destination)
     if is_vllm:
+        if chat.surface is Surface.MESSAGES and chat.messages[-1].role is Role.ASSISTANT:
+            body["continue_final_message"] = True
+            body["add_generation_prompt"] = False
         if cache_salt is not None:
             body["cache_salt"] = cache_salt
         if priority is not None:
@@ -84,7 +121,11 @@ def _raw(text: JsonText) -> msgspec.Raw:
 
 def _message(message: Message, is_vllm: bool) -> dict[str, Any]:
     content: Any
-    if not message.as_string:
+    if message.is_error:
+        content = [{"type": "text", "text": TOOL_FAILED}, *map(_part, message.parts)]
+    elif message.role is Role.TOOL and not message.parts:
+        content = ""
+    elif not message.as_string:
         content = [_part(part) for part in message.parts]
     elif not message.parts:
         content = None
@@ -140,8 +181,12 @@ def _put_tools(body: dict[str, Any], chat: ChatRequest) -> None:
         body["parallel_tool_calls"] = chat.parallel_tool_calls
     if chat.response_format is not None:
         body["response_format"] = _raw(chat.response_format)
-    if chat.reasoning_effort is not None:
-        body["reasoning_effort"] = chat.reasoning_effort
+    effort = chat.reasoning_effort
+    if chat.thinking is Thinking.DISABLED:
+        effort = "none"
+    if effort is not None:
+        # Anthropic's `max` is above the highest word of this dialect.
+        body["reasoning_effort"] = "xhigh" if effort == "max" else effort
 
 
 def _put_sampling(body: dict[str, Any], chat: ChatRequest) -> None:

@@ -9,10 +9,10 @@ Invariants
 
 from __future__ import annotations
 
-import binascii
 from typing import Any
 
 from gateway.dialects import openai_wire as wire
+from gateway.dialects.attachments import FILE_TYPES, IMAGE_TYPES, check_base64, check_data_url
 from gateway.dialects.openai_body import encode_body
 from gateway.dialects.schema_words import check_keywords
 from gateway.dialects.strict_json import decode, json_text, refuse_value
@@ -29,15 +29,8 @@ from gateway.domain.chat import (
     ToolCall,
     ToolDefinition,
 )
-from gateway.errors import RequestRefused
 
 __all__ = ["encode_body", "parse_chat"]
-
-#: Media types of `data:` URLs that are taken, by part.
-IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
-FILE_TYPES = frozenset({"application/pdf"})
-#: Decoded size of one attachment.
-MAX_ATTACHMENT_BYTES = 3 * 1024 * 1024
 
 
 def parse_chat(body: bytes) -> ChatRequest:
@@ -129,40 +122,14 @@ def _part(part: wire.UserContent, path: str) -> Part:
         case wire.TextContent(text=text):
             return TextPart(text)
         case wire.ImageContent(image_url=image):
-            _check_data_url(image.url, IMAGE_TYPES, f"{path}.image_url.url")
+            check_data_url(image.url, IMAGE_TYPES, f"{path}.image_url.url")
             return OpaquePart("image_url", json_text(part))
         case wire.AudioContent(input_audio=audio):
-            _check_base64(audio.data, f"{path}.input_audio.data")
+            check_base64(audio.data, f"{path}.input_audio.data")
             return OpaquePart("input_audio", json_text(part))
         case wire.FileContent(file=file):
-            _check_data_url(file.file_data, FILE_TYPES | IMAGE_TYPES, f"{path}.file.file_data")
+            check_data_url(file.file_data, FILE_TYPES | IMAGE_TYPES, f"{path}.file.file_data")
             return OpaquePart("file", json_text(part))
-
-
-def _check_data_url(url: str, types: frozenset[str], path: str) -> None:
-    if not url.startswith("data:"):
-        # fail-closed: nothing is resolved or fetched to find out whether the address is harmless.
-        raise RequestRefused(
-            f"`{path}` is not a `data:` URL; the gateway fetches nothing, send the content inline.",
-            code="remote-url-refused",
-            param=path,
-        )
-    head, comma, payload = url[5:].partition(",")
-    media_type, semicolon, encoding = head.partition(";")
-    if not comma or not semicolon or encoding != "base64" or media_type not in types:
-        raise refuse_value(path, f"a base64 data URL of one of {', '.join(sorted(types))} is expected")
-    _check_base64(payload, path)
-
-
-def _check_base64(text: str, path: str) -> None:
-    if len(text) > -(-MAX_ATTACHMENT_BYTES // 3) * 4:
-        raise refuse_value(path, f"an attachment holds at most {MAX_ATTACHMENT_BYTES} bytes")
-    try:
-        content = binascii.a2b_base64(text, strict_mode=True)
-    except ValueError:
-        raise refuse_value(path, "standard base64 without line breaks is expected") from None
-    if not content:
-        raise refuse_value(path, "the attachment is empty")
 
 
 def _tools(tools: list[wire.ToolWire]) -> tuple[ToolDefinition, ...]:

@@ -54,7 +54,7 @@ _HINTS = {
     ),
     "extra_body": "put the wanted field itself at the top level of the body",
     **dict.fromkeys(
-        ("user", "safety_identifier", "metadata", "prompt_cache_key"),
+        ("user", "safety_identifier", "metadata", "prompt_cache_key", "user_profile_id"),
         "the caller is known from the token and is not named to a provider; remove it",
     ),
     **dict.fromkeys(("cache_salt", "priority"), "the gateway sets it itself; remove it"),
@@ -80,6 +80,16 @@ def refuse_value(path: str, expected: str) -> RequestRefused:
     """Refusal of a value; `expected` is a fixed phrase that never holds the value itself."""
     where = path or "body"
     return RequestRefused(f"Invalid value of `{where}`: {expected}.", code="invalid-value", param=where)
+
+
+def refuse_unsaid(path: str) -> RequestRefused:
+    """Refusal of a field that the dialect of the only permitted destinations has no word for."""
+    return RequestRefused(
+        f"The field `{path}` cannot be said in the dialect of the destination where this request may go;"
+        " leave it out, or choose another model.",
+        code="unsupported-field",
+        param=path,
+    )
 
 
 def check_bounds(body: bytes) -> None:

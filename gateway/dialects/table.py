@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.dialects import anthropic_body, openai_body
+from gateway.dialects.anthropic_answer import MessagesPlainDecoder, MessagesStreamDecoder
+from gateway.dialects.anthropic_encoder import MessagesStreamEncoder
+from gateway.dialects.anthropic_errors import messages_error_body
+from gateway.dialects.anthropic_plain import MessagesPlainEncoder
+from gateway.dialects.anthropic_request import parse_count, parse_messages
 from gateway.dialects.openai_answer import MAX_ANSWER_BYTES, ChatPlainDecoder, ChatStreamDecoder
-from gateway.dialects.openai_body import KINDS
 from gateway.dialects.openai_encoder import ChatStreamEncoder
+from gateway.dialects.openai_errors import error_body
 from gateway.dialects.openai_plain import ChatPlainEncoder
-from gateway.domain.chat import ChatRequest
+from gateway.dialects.openai_request import parse_chat
+from gateway.domain.chat import ChatRequest, ResolvedRequest, Surface
 from gateway.domain.decision import Destination
-from gateway.errors import ConfigurationError
+from gateway.domain.outgoing import Outgoing
+from gateway.errors import ConfigurationError, Refusal, RequestRefused
+
+Decoder = ChatStreamDecoder | ChatPlainDecoder | MessagesStreamDecoder | MessagesPlainDecoder
+Encoder = ChatStreamEncoder | ChatPlainEncoder | MessagesStreamEncoder | MessagesPlainEncoder
+
+#: Where an Anthropic client asks how many tokens a request has.
+COUNT_ENDPOINT = "messages.count_tokens"
+
+_PARSE: dict[str, Callable[[bytes], ChatRequest]] = {
+    Surface.CHAT.value: parse_chat,
+    Surface.MESSAGES.value: parse_messages,
+    COUNT_ENDPOINT: parse_count,
+}
+_CHAT_KINDS = openai_body.KINDS
+_MESSAGES_HEADERS = ((b"anthropic-version", b"2023-06-01"),)
 
 
-class OpenAIDialects:
-    """OpenAI's chat format for clients, and for destinations of kind `openai` and `vllm`.
+class WireFormats:
+    """OpenAI's chat format and Anthropic's messages, for clients and for destinations, in any pairing.
 
     `max_answer_bytes` bounds each answer as read from a destination.
     """
@@ -20,16 +45,74 @@ class OpenAIDialects:
     def __init__(self, *, max_answer_bytes: int = MAX_ANSWER_BYTES) -> None:
         self._max_answer_bytes = max_answer_bytes
 
-    def decoder(self, destination: Destination, request: ChatRequest) -> ChatStreamDecoder | ChatPlainDecoder:
-        """A new decoder for one answer. Raises `ConfigurationError` for another kind."""
-        if destination.kind not in KINDS:
-            raise ConfigurationError(f"no dialect reads a destination of kind {destination.kind!r}")
-        kind = ChatStreamDecoder if request.stream else ChatPlainDecoder
-        return kind(destination, request, max_answer_bytes=self._max_answer_bytes)
+    def parse(self, endpoint: str, body: bytes) -> ChatRequest:
+        """The request in a body that came to `endpoint`. Raises `RequestRefused`."""
+        return _PARSE[endpoint](body)
 
-    def encoder(
-        self, request: ChatRequest, request_id: str, created_seconds: int
-    ) -> ChatStreamEncoder | ChatPlainEncoder:
+    def refusal(self, request: ChatRequest, destination: Destination) -> RequestRefused | None:
+        """Why the destination's dialect cannot say this request; None when it can say all of it."""
+        if destination.kind in _CHAT_KINDS:
+            return openai_body.refusal(request, destination.kind)
+        return anthropic_body.refusal(request)
+
+    def decoder(self, destination: Destination, request: ChatRequest) -> Decoder:
+        """A new decoder for one answer. Raises `ConfigurationError` for another kind."""
+        if destination.kind in _CHAT_KINDS:
+            chat = ChatStreamDecoder if request.stream else ChatPlainDecoder
+            return chat(destination, request, max_answer_bytes=self._max_answer_bytes)
+        if destination.kind != anthropic_body.KIND:
+            raise ConfigurationError(f"no dialect reads a destination of kind {destination.kind!r}")
+        messages = MessagesStreamDecoder if request.stream else MessagesPlainDecoder
+        return messages(destination, request, max_answer_bytes=self._max_answer_bytes)
+
+    def encoder(self, request: ChatRequest, request_id: str, created_seconds: int) -> Encoder:
         """A new encoder for one answer to this client."""
-        kind = ChatStreamEncoder if request.stream else ChatPlainEncoder
-        return kind(request, request_id, created_seconds)
+        if request.surface is Surface.MESSAGES:
+            messages = MessagesStreamEncoder if request.stream else MessagesPlainEncoder
+            return messages(request, request_id)
+        chat = ChatStreamEncoder if request.stream else ChatPlainEncoder
+        return chat(request, request_id, created_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What the gateway itself adds to a request.
+
+    `max_output_tokens` is the permit's cap, `default_output_tokens` what is reserved when nobody names a
+    bound. `cache_salt` isolates a tenant's prefix cache, `priority` ranks at vLLM (lower goes first),
+    `user_digest` is a keyed hash of the end user.
+    """
+
+    max_output_tokens: int | None
+    default_output_tokens: int
+    cache_salt: str | None = None
+    priority: int | None = None
+    user_digest: str | None = None
+
+
+def encode(resolved: ResolvedRequest, destination: Destination, own: Own) -> Outgoing:
+    """What `destination` is sent. Raises `RequestRefused` for what its dialect cannot say."""
+    if destination.kind == anthropic_body.KIND:
+        body = anthropic_body.encode_messages(
+            resolved,
+            destination,
+            max_output_tokens=own.max_output_tokens,
+            default_output_tokens=own.default_output_tokens,
+            user_digest=own.user_digest,
+        )
+        return Outgoing("/messages", body, b"x-api-key", b"", _MESSAGES_HEADERS)
+    body = openai_body.encode_body(
+        resolved,
+        destination,
+        max_output_tokens=own.max_output_tokens,
+        cache_salt=own.cache_salt,
+        priority=own.priority,
+    )
+    return Outgoing("/chat/completions", body)
+
+
+def error_of(refusal: Refusal, request_id: str, surface: Surface) -> bytes:
+    """Body of a refusal in the words of the client's own dialect."""
+    if surface is Surface.MESSAGES:
+        return messages_error_body(refusal, request_id)
+    return error_body(refusal, request_id)

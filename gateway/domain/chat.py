@@ -19,6 +19,35 @@ JsonText = NewType("JsonText", str)
 CheckArguments = Callable[[str], str | None]
 
 
+class Surface(StrEnum):
+    """What the client speaks and reads, in the closed names of endpoints."""
+
+    CHAT = "chat.completions"
+    MESSAGES = "messages"
+
+
+class Thinking(StrEnum):
+    """Whether the model shall reason, where a client says so by itself (Anthropic's `thinking`)."""
+
+    DISABLED = "disabled"
+    ADAPTIVE = "adaptive"
+    BUDGET = "enabled"
+
+
+class ThinkingDisplay(StrEnum):
+    """What the client gets to read of the reasoning."""
+
+    SUMMARIZED = "summarized"
+    OMITTED = "omitted"
+
+
+class CacheLifetime(StrEnum):
+    """How long the client asks a provider to keep the prompt's prefix cached."""
+
+    SHORT = "5m"
+    LONG = "1h"
+
+
 class Role(StrEnum):
     """Speaker of a message, in OpenAI's words."""
 
@@ -61,6 +90,7 @@ class Message:
     """One turn. `parts` may be empty (an assistant turn with only tool calls).
 
     `as_string` remembers that content came as one plain string, so that it is sent the same way.
+    `is_error`: the result of a tool that failed.
     """
 
     role: Role
@@ -71,6 +101,7 @@ class Message:
     refusal: str | None = None
     reasoning: str | None = None
     as_string: bool = True
+    is_error: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +146,8 @@ class ChatRequest:
 
     `tool_choice` and `response_format` are JSON. `extensions` are a server's own fields (for example
     vLLM's `top_k`), as (name, JSON value), from a closed list; a destination must allow each by name.
-    `include_usage` is the client's `stream_options.include_usage`.
+    `include_usage` is the client's `stream_options.include_usage`. `thinking_budget_tokens` bounds the
+    reasoning when `thinking` is `BUDGET`. `end_user` names the client's own user; it is never sent as it is.
     """
 
     model: str
@@ -130,6 +162,12 @@ class ChatRequest:
     prompt: PromptReference | None = None
     reasoning_effort: str | None = None
     extensions: tuple[tuple[str, JsonText], ...] = ()
+    surface: Surface = Surface.CHAT
+    thinking: Thinking | None = None
+    thinking_budget_tokens: int | None = None
+    thinking_display: ThinkingDisplay | None = None
+    cache_lifetime: CacheLifetime | None = None
+    end_user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from gateway.domain.admitted import Admitted
 from gateway.domain.caller import Caller
-from gateway.domain.chat import ChatRequest, ResolvedRequest
+from gateway.domain.chat import ChatRequest, ResolvedRequest, Surface
 from gateway.domain.decision import WORKLOADS, Denial, Facts, Permit
 from gateway.domain.finding import Verdict
 from gateway.domain.label import PUBLIC, Label, Level
@@ -39,14 +39,13 @@ from gateway.pipeline.ports import (
     Journal,
     Limiter,
     NewGate,
-    ParseRequest,
     Upstream,
 )
 from gateway.pipeline.records import Trail
 from gateway.snapshot import Snapshot, SnapshotHolder
 
 #: (status, headers, body) of a refusal, in the client's dialect.
-Problem = Callable[[Refusal, str], tuple[int, list[tuple[bytes, bytes]], bytes]]
+Problem = Callable[[Refusal, str, Surface], tuple[int, list[tuple[bytes, bytes]], bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +63,6 @@ class Walk:
 
     snapshots: SnapshotHolder
     authenticator: Authenticator
-    parse: ParseRequest
     limiter: Limiter
     journal: Journal
     upstream: Upstream
@@ -91,7 +89,7 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
     principal = await walk.authenticator.authenticate(raw)
     trail = _trail(walk, raw, principal)
     try:
-        chat = walk.parse(raw.body)
+        chat = walk.dialects.parse(raw.endpoint, raw.body)
         trail.model_asked = chat.model
         resolved = trail.resolved = snapshot.resolve(chat, _caller(walk, raw, principal))
         floor = _floor(raw, principal, resolved, snapshot)
@@ -105,7 +103,7 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
         trail.decision = snapshot.decide(facts)
         if snapshot.shadow is not None:
             trail.shadow = snapshot.shadow(facts, trail.decision)
-        permit = _permit(trail.decision)
+        permit = trail.decision = _sayable(walk, snapshot, resolved, _permit(trail.decision))
         reservation = await _reserve(walk, principal, raw.request_id, prompt_tokens, output_tokens)
         trail.reservation = reservation
         try:
@@ -242,6 +240,19 @@ def _permit(decision: Permit | Denial) -> Permit:
     raise PolicyDenied(decision.message, code=decision.code)
 
 
+def _sayable(walk: Walk, snapshot: Snapshot, resolved: ResolvedRequest, permit: Permit) -> Permit:
+    """The permit without destinations whose dialect has no word for something in the request."""
+    faults = [walk.dialects.refusal(resolved.chat, place) for place in permit.destinations]
+    first = next((fault for fault in faults if fault is not None), None)
+    if first is None:
+        return permit
+    able = snapshot.keep(permit, lambda place: walk.dialects.refusal(resolved.chat, place) is None)
+    if able is None:
+        # fail-closed: a field that cannot be carried over is refused, never dropped on the way.
+        raise first
+    return able
+
+
 async def _reserve(
     walk: Walk, principal: Principal, request_id: str, prompt_tokens: int, output_tokens: int
 ) -> Reservation:
@@ -262,7 +273,7 @@ def _narrow(snapshot: Snapshot, permit: Permit, reservation: Reservation) -> Per
     if not reservation.degraded:
         return permit
     # fail-closed: without exact limits nothing is bought from a hosted provider.
-    private = snapshot.private_only(permit)
+    private = snapshot.keep(permit, lambda place: not place.hosted)
     if private is None:
         raise LimitsUnavailable(
             "Limits cannot be checked just now, and no private destination is permitted. Try again later.",

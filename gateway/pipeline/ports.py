@@ -17,7 +17,7 @@ from gateway.domain.principal import Principal
 from gateway.domain.record import Receipt, RequestRecord, ToolCallFact
 from gateway.domain.request import RawRequest
 from gateway.domain.stream import OutputFilter, StreamEvent
-from gateway.errors import Refusal
+from gateway.errors import Refusal, RequestRefused
 
 
 class Authenticator(Protocol):
@@ -26,10 +26,6 @@ class Authenticator(Protocol):
     async def authenticate(self, raw: RawRequest) -> Principal:
         """The verified principal of this request."""
         ...
-
-
-#: Stage 2: bytes of a client's body to a `ChatRequest`. Raises `RequestRefused`.
-ParseRequest = Callable[[bytes], ChatRequest]
 
 
 class Limiter(Protocol):
@@ -163,6 +159,14 @@ class AnswerEncoder(Protocol):
 
 class Dialects(Protocol):
     """Wire formats, by destination kind and by what the client asked for."""
+
+    def parse(self, endpoint: str, body: bytes) -> ChatRequest:
+        """Stage 2: the request in a body that came to this endpoint. Raises `RequestRefused`."""
+        ...
+
+    def refusal(self, request: ChatRequest, destination: Destination) -> RequestRefused | None:
+        """Why the destination's dialect cannot say all of this request; None when it can."""
+        ...
 
     def decoder(self, destination: Destination, request: ChatRequest) -> AnswerDecoder:
         """Decoder for one answer of this destination."""

@@ -23,6 +23,7 @@ from contextlib import suppress
 from typing import Any
 
 from gateway.domain.admitted import Admitted
+from gateway.domain.chat import Surface
 from gateway.domain.decision import Destination
 from gateway.domain.limits import Usage
 from gateway.domain.record import Phase
@@ -258,6 +259,8 @@ class Relay:
             (b"x-tidegate-request-id", request_id),
             (b"x-tidegate-destination", (place.name if place else "none").encode()),
             (b"x-tidegate-label", admitted.verdict.label.level.word.encode()),
+            # Anthropic's clients read the id of a request from this field.
+            *(((b"request-id", request_id),) if admitted.request.chat.surface is Surface.MESSAGES else ()),
             *admitted.request.notices,
             *self._walk.limit_headers(admitted.reservation.states),
         ]
@@ -294,11 +297,13 @@ class Relay:
             return
 
     async def _send_problem(self, refusal: Refusal) -> None:
-        status, headers, body = self._walk.problem(refusal, self._admitted.request_id)
+        admitted = self._admitted
+        surface = admitted.request.chat.surface
+        status, headers, body = self._walk.problem(refusal, admitted.request_id, surface)
         place = self._outcome.destination
         if place is not None:
             headers.append((b"x-tidegate-destination", place.name.encode()))
-        headers.append((b"x-tidegate-label", self._admitted.verdict.label.level.word.encode()))
+        headers.append((b"x-tidegate-label", admitted.verdict.label.level.word.encode()))
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
         await self._send({"type": "http.response.body", "body": body, "more_body": False})
 

@@ -16,7 +16,7 @@ from gateway.policy.compiled import SPEED, THROUGHPUT, DestinationPolicy
 from gateway.policy.document import Mapping
 from gateway.policy.fields import Field, Section
 
-KINDS = ("openai", "vllm")
+KINDS = ("openai", "vllm", "anthropic")
 
 
 def read_models(section: Section) -> dict[str, str]:

@@ -13,7 +13,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -57,12 +57,17 @@ def evaluate(policy: CompiledPolicy, facts: Facts, configured: frozenset[str]) -
         return _denial(policy, "rule-error", _RULE_ERROR)
 
 
+def keep(permit: Permit, test: Callable[[Destination], bool]) -> Permit | None:
+    """The same permit with only the destinations that pass `test`; None when none is left."""
+    places = tuple(place for place in permit.destinations if test(place))
+    if len(places) == len(permit.destinations):
+        return permit
+    return replace(permit, destinations=places) if places else None
+
+
 def private_only(permit: Permit) -> Permit | None:
     """The same permit without hosted destinations; None when none is left."""
-    private = tuple(place for place in permit.destinations if not place.hosted)
-    if len(private) == len(permit.destinations):
-        return permit
-    return replace(permit, destinations=private) if private else None
+    return keep(permit, lambda place: not place.hosted)
 
 
 def servable_models(policy: CompiledPolicy, tenant: str, configured: frozenset[str]) -> tuple[str, ...]:

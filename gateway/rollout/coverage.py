@@ -24,6 +24,7 @@ from gateway.domain.chat import (
     ResolvedRequest,
     Role,
     Sampling,
+    Surface,
     TextPart,
     ToolCall,
     ToolDefinition,
@@ -34,7 +35,7 @@ from gateway.errors import ConfigurationError
 
 #: A valid identifier that no table of example values holds.
 CANARY = "DE89 3704 0044 0532 0130 00"
-ENDPOINTS = ("chat.completions",)
+ENDPOINTS = tuple(surface.value for surface in Surface)
 GUARD = "classifier"
 
 _PLAIN = ChatRequest("assistant", (Message(Role.USER, (TextPart("a plain word"),)),))
@@ -46,6 +47,7 @@ NO_TEXT: dict[str, str] = {
     "sampling.logit_bias": "numbers only",
     "prompt.id": "must equal a name of the registry; it is not sent",
     "prompt.version": "must equal a version of the registry; it is not sent",
+    "end_user": "only a keyed hash of it is sent",
     "prompt.variables[]": "rendered into messages before anything is read",
     "messages[].parts[].kind": "a word of the dialect; the part counts as restricted anyway",
 }
@@ -102,7 +104,7 @@ def matrix(probes: Mapping[str, ChatRequest] = PROBES) -> tuple[Cell, ...]:
     odd = sorted(set(fields) ^ (probes.keys() | NO_TEXT.keys()))
     if odd:
         # fail-closed: a field without a probe might leave unread.
-        raise ConfigurationError(f"coverage of chat.completions: no guard is shown to read {', '.join(odd)}")
+        raise ConfigurationError(f"coverage of requests: no guard is shown to read {', '.join(odd)}")
     return tuple(
         Cell(endpoint, field, GUARD if field in probes else NO_TEXT[field])
         for endpoint in ENDPOINTS
@@ -116,9 +118,7 @@ def check_coverage(classify: Callable[[ResolvedRequest, Label], Verdict]) -> Non
     blind = [field for field, chat in PROBES.items() if not _is_seen(classify(ResolvedRequest(chat), PUBLIC))]
     if blind:
         # fail-closed: a guard that does not read a field does not guard it.
-        raise ConfigurationError(
-            f"coverage of chat.completions: the classifier does not read {', '.join(blind)}"
-        )
+        raise ConfigurationError(f"coverage of requests: the classifier does not read {', '.join(blind)}")
 
 
 def _is_seen(verdict: Verdict) -> bool:

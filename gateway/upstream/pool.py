@@ -25,6 +25,7 @@ from httpx_aiohttp import AiohttpTransport
 
 from gateway.domain.admitted import Admitted
 from gateway.domain.decision import Destination
+from gateway.domain.outgoing import Outgoing
 from gateway.domain.secret import Secret
 from gateway.errors import (
     Refusal,
@@ -38,8 +39,8 @@ from gateway.upstream.breaker import Breaker
 from gateway.upstream.deadlines import Deadlines, Passed
 from gateway.upstream.refusals import DEFAULT_RETRY_SECONDS, from_status
 
-#: Body bytes for one destination, made from the admitted request and nothing else.
-EncodeBody = Callable[[Admitted, Destination], bytes]
+#: Path and body for one destination, made from the admitted request and nothing else.
+Encode = Callable[[Admitted, Destination], Outgoing]
 
 _ERROR_BODY_BYTES = 64 * 1024
 #: How a broken connection shows. The transport lets aiohttp's own errors through for what is no HTTP.
@@ -65,10 +66,24 @@ class _Line:
     """One destination's connections and breaker."""
 
     endpoint: Endpoint
-    chat_url: httpx.URL
+    urls: dict[str, httpx.URL]
     transport: AiohttpTransport
-    headers: list[tuple[bytes, bytes]] = field(repr=False)  # holds the credential
+    headers: list[tuple[bytes, bytes]]
     breaker: Breaker = field(default_factory=Breaker)
+
+    def url(self, path: str) -> httpx.URL:
+        """The URL of `path` (a closed set of the dialects) below the destination's base."""
+        known = self.urls.get(path)
+        if known is None:
+            known = self.urls[path] = httpx.URL(self.endpoint.url.rstrip("/") + path)
+        return known
+
+    def headers_for(self, out: Outgoing) -> list[tuple[bytes, bytes]]:
+        """All headers of one request, the credential among them."""
+        headers = [*self.headers, *out.headers, (b"Content-Length", str(len(out.body)).encode())]
+        if self.endpoint.credential is not None:
+            headers.append((out.key_header, out.key_prefix + self.endpoint.credential.reveal().encode()))
+        return headers
 
 
 class OpenAnswer:
@@ -94,7 +109,9 @@ class OpenAnswer:
         self, destination: Destination, line: _Line, response: httpx.Response, started: float
     ) -> None:
         self.destination = destination
-        self.upstream_request_id = plain_id(response.headers.get("x-request-id"))
+        self.upstream_request_id = plain_id(
+            response.headers.get("x-request-id") or response.headers.get("request-id")
+        )
         self._line = line
         self._deadlines = line.endpoint.deadlines
         self._response = response
@@ -177,8 +194,8 @@ class OpenAnswer:
 class ConnectionPool:
     """`ports.Upstream` over real connections. Create it inside the running loop; `aclose` at the end."""
 
-    def __init__(self, endpoints: Mapping[str, Endpoint], encode_body: EncodeBody, user_agent: str) -> None:
-        self._encode_body = encode_body
+    def __init__(self, endpoints: Mapping[str, Endpoint], encode: Encode, user_agent: str) -> None:
+        self._encode = encode
         self._lines = {name: _line(endpoint, user_agent) for name, endpoint in endpoints.items()}
 
     async def __aenter__(self) -> ConnectionPool:
@@ -226,7 +243,7 @@ class ConnectionPool:
                 retry_after_seconds=line.breaker.retry_after_seconds(started),
             )
         try:
-            response = await self._send(line, self._encode_body(admitted, destination))
+            response = await self._send(line, self._encode(admitted, destination))
         except Refusal:
             line.breaker.fail(loop.time())
             raise
@@ -259,13 +276,13 @@ class ConnectionPool:
             raise UpstreamUnavailable("The destination is not configured.", code="not-configured")
         return line
 
-    async def _send(self, line: _Line, body: bytes) -> httpx.Response:
+    async def _send(self, line: _Line, out: Outgoing) -> httpx.Response:
         deadlines = line.endpoint.deadlines
         request = httpx.Request(
             "POST",
-            line.chat_url,
-            headers=[*line.headers, (b"Content-Length", str(len(body)).encode())],
-            stream=httpx.ByteStream(body),
+            line.url(out.path),
+            headers=line.headers_for(out),
+            stream=httpx.ByteStream(out.body),
             extensions={"timeout": {"connect": deadlines.connect_seconds, "pool": deadlines.connect_seconds}},
         )
         try:
@@ -339,17 +356,14 @@ def _line(endpoint: Endpoint, user_agent: str) -> _Line:
         skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
         timeout=aiohttp.ClientTimeout(total=None),
     )
-    url = httpx.URL(endpoint.url.rstrip("/") + "/chat/completions")
     headers = [
-        (b"Host", url.netloc),
+        (b"Host", httpx.URL(endpoint.url).netloc),
         (b"Content-Type", b"application/json"),
         (b"Accept", b"application/json, text/event-stream"),
         (b"Accept-Encoding", b"identity"),
         (b"User-Agent", user_agent.encode()),
     ]
-    if endpoint.credential is not None:
-        headers.append((b"Authorization", b"Bearer " + endpoint.credential.reveal().encode()))
-    return _Line(endpoint, url, AiohttpTransport(client=session, trust_env=False), headers)
+    return _Line(endpoint, {}, AiohttpTransport(client=session, trust_env=False), headers)
 
 
 def plain_id(value: str | None) -> str | None:

@@ -32,8 +32,8 @@ KNOWN_CODES = frozenset(
     }
 )
 _REFUSED_STATUSES = frozenset({400, 413, 422})
-#: What vLLM says when prompt and output do not fit into the model.
-_TOO_LONG = ("maximum context length", "max_model_len")
+#: What vLLM and Anthropic say when prompt and output do not fit into the model.
+_TOO_LONG = ("maximum context length", "max_model_len", "prompt is too long")
 DEFAULT_RETRY_SECONDS = 5
 MAX_RETRY_SECONDS = 3600
 
@@ -90,7 +90,8 @@ def from_status(status: int, retry_after: str | None, body: bytes) -> Refusal:
             retry_after_seconds=wait or DEFAULT_RETRY_SECONDS,
             detail=detail,
         )
-    if status == 503:
+    # 529: Anthropic is overloaded.
+    if status in {503, 529}:
         return UpstreamUnavailable(
             "The destination is not available just now. Try again later.",
             retry_after_seconds=wait or DEFAULT_RETRY_SECONDS,

@@ -1,7 +1,8 @@
 """The Litestar application: four kinds of routes over one gateway.
 
-`/v1/chat/completions` walks; `/v1/models` lists; `/live`, `/ready`, `/metrics` tell operators.
-Everything else is 404 or 405 in a body that API clients understand.
+`/v1/chat/completions` and `/v1/messages` walk; `/v1/models` lists; `/v1/messages/count_tokens` counts;
+`/live`, `/ready`, `/metrics` tell operators. Everything else is 404 or 405 in a body that the client of
+that route understands.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ from litestar.response import Response
 from litestar.types import ASGIApp
 
 from gateway.assembly import Gateway, problem
+from gateway.dialects.anthropic_errors import count_body
 from gateway.dialects.openai_errors import model_body, models_body
+from gateway.dialects.table import COUNT_ENDPOINT
+from gateway.domain.chat import Surface
 from gateway.domain.request import RawRequest
 from gateway.errors import (
     MethodNotAllowed,
@@ -44,29 +48,44 @@ AnyRequest = Request[Any, Any, State]
 
 @post("/v1/chat/completions", status_code=200)
 async def chat_completions(request: AnyRequest) -> ASGIApp:
-    """One chat request: admit it, or say why not."""
+    """One chat request of an OpenAI client."""
+    return await _serve(request, Surface.CHAT)
+
+
+@post("/v1/messages", status_code=200)
+async def messages(request: AnyRequest) -> ASGIApp:
+    """One request of an Anthropic client."""
+    return await _serve(request, Surface.MESSAGES)
+
+
+async def _serve(request: AnyRequest, surface: Surface) -> ASGIApp:
+    """Admit a request, or say why not."""
     gateway: Gateway = request.app.state.gateway
-    started_ns = time.perf_counter_ns()
     request_id = receive.new_request_id()
-    if gateway.in_flight_count >= gateway.settings.server.max_in_flight or gateway.is_draining:
-        overload = NotReady("The gateway is at its limit just now. Try again.", retry_after_seconds=1)
-        gateway.note_refusal(overload, request_id)
-        return ProblemReply(overload, request_id)
     try:
-        found = receive.read_headers(request.scope["headers"])
-        receive.check_query(request.scope["query_string"])
-        receive.check_media(found)
-        peer = request.client.host if request.client else "unknown"
-        head = receive.raw_request(request_id, "chat.completions", found, b"", peer, started_ns)
-        # Before the body: a stranger must not hold a place by sending one slowly. The walk asks again.
-        await gateway.walk.authenticator.authenticate(head)
+        head = await _head(request, gateway, request_id, surface.value)
     except Refusal as refusal:
         gateway.note_refusal(refusal, request_id)
-        return ProblemReply(refusal, request_id)
-    return await _walk(request, gateway, head)
+        return ProblemReply(refusal, request_id, surface)
+    return await _walk(request, gateway, head, surface)
 
 
-async def _walk(request: AnyRequest, gateway: Gateway, head: RawRequest) -> ASGIApp:
+async def _head(request: AnyRequest, gateway: Gateway, request_id: str, endpoint: str) -> RawRequest:
+    """The request without its body, of an authenticated caller. Raises `Refusal`."""
+    started_ns = time.perf_counter_ns()
+    if gateway.in_flight_count >= gateway.settings.server.max_in_flight or gateway.is_draining:
+        raise NotReady("The gateway is at its limit just now. Try again.", retry_after_seconds=1)
+    found = receive.read_headers(request.scope["headers"])
+    receive.check_query(request.scope["query_string"])
+    receive.check_media(found)
+    peer = request.client.host if request.client else "unknown"
+    head = receive.raw_request(request_id, endpoint, found, b"", peer, started_ns)
+    # Before the body: a stranger must not hold a place by sending one slowly. The walk asks again.
+    await gateway.walk.authenticator.authenticate(head)
+    return head
+
+
+async def _walk(request: AnyRequest, gateway: Gateway, head: RawRequest, surface: Surface) -> ASGIApp:
     """Read the body of an authenticated caller and admit the request; it counts as in flight from here."""
     gateway.enter()
     reply: ASGIApp | None = None
@@ -80,11 +99,38 @@ async def _walk(request: AnyRequest, gateway: Gateway, head: RawRequest) -> ASGI
         reply = gateway.leaving(relay)
     except Refusal as refusal:
         gateway.note_refusal(refusal, head.request_id)
-        return ProblemReply(refusal, head.request_id)
+        return ProblemReply(refusal, head.request_id, surface)
     finally:
         if reply is None:
             gateway.leave()
     return reply
+
+
+@post("/v1/messages/count_tokens", status_code=200)
+async def count_tokens(request: AnyRequest) -> ASGIApp:
+    """The tokens that a request of an Anthropic client is reserved with. Nothing leaves for it."""
+    gateway: Gateway = request.app.state.gateway
+    request_id = receive.new_request_id()
+    try:
+        head = await _head(request, gateway, request_id, COUNT_ENDPOINT)
+        body = await _body(request, gateway.settings.server.body_timeout_seconds)
+        chat = gateway.walk.dialects.parse(COUNT_ENDPOINT, body)
+        principal = await gateway.walk.authenticator.authenticate(head)
+        if chat.model not in gateway.walk.snapshots.current.models(principal.tenant):
+            raise _no_model()
+        tokens, _ = gateway.walk.estimate(chat)
+        return BytesReply(count_body(tokens), b"application/json", request_id)
+    except Refusal as refusal:
+        gateway.note_refusal(refusal, request_id)
+        return ProblemReply(refusal, request_id, Surface.MESSAGES)
+
+
+def _no_model() -> NotFound:
+    return NotFound(
+        "This model does not exist. List the models with GET /v1/models.",
+        code="model-not-found",
+        param="model",
+    )
 
 
 async def _body(request: AnyRequest, timeout_seconds: float) -> bytes:
@@ -125,11 +171,7 @@ async def _models(request: AnyRequest, name: str | None) -> ASGIApp:
         if name is None:
             return BytesReply(models_body(names, created), b"application/json", request_id)
         if name not in names:
-            raise NotFound(
-                "This model does not exist. List the models with GET /v1/models.",
-                code="model-not-found",
-                param="model",
-            )
+            raise _no_model()
         return BytesReply(model_body(name, created), b"application/json", request_id)
     except Refusal as refusal:
         gateway.note_refusal(refusal, request_id)
@@ -180,18 +222,26 @@ def _on_http_error(request: AnyRequest, error: HTTPException) -> Response[bytes]
         refusal = RequestRefused("The request is malformed.")
     else:
         refusal = Refusal("The gateway could not process the request. Report the request id.")
-    return _response(refusal)
+    return _response(refusal, _surface(request))
+
+
+def _surface(request: AnyRequest) -> Surface:
+    """Whose words an error of this path is told in."""
+    path: str = request.scope["path"]
+    is_messages = path == "/v1/messages" or path.startswith("/v1/messages/")
+    return Surface.MESSAGES if is_messages else Surface.CHAT
 
 
 def _on_fault(request: AnyRequest, error: Exception) -> Response[bytes]:
     """A fault in a route itself: its class is logged, nothing of it is told."""
     gateway: Gateway = request.app.state.gateway
     gateway.walk.report_fault("route failed", error)
-    return _response(Refusal("The gateway could not process the request. Report the request id."))
+    refusal = Refusal("The gateway could not process the request. Report the request id.")
+    return _response(refusal, _surface(request))
 
 
-def _response(refusal: Refusal) -> Response[bytes]:
-    status, headers, body = problem(refusal, receive.new_request_id())
+def _response(refusal: Refusal, surface: Surface) -> Response[bytes]:
+    status, headers, body = problem(refusal, receive.new_request_id(), surface)
     plain = {name.decode(): value.decode() for name, value in headers if name != b"content-length"}
     plain.pop("content-type")
     return Response(body, status_code=status, headers=plain, media_type="application/json")
@@ -200,7 +250,7 @@ def _response(refusal: Refusal) -> Response[bytes]:
 def build_app(gateway: Gateway) -> Litestar:
     """The application of one process."""
     return Litestar(
-        [chat_completions, list_models, one_model, live, ready, metrics],
+        [chat_completions, messages, count_tokens, list_models, one_model, live, ready, metrics],
         state=State({"gateway": gateway}),
         openapi_config=None,
         request_max_body_size=gateway.settings.server.max_body_bytes,

@@ -1,25 +1,27 @@
-"""Refusals as HTTP answers in OpenAI's error shape."""
+"""Refusals as HTTP answers in the error shape of the client's dialect."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gateway.assembly import problem
+from gateway.domain.chat import Surface
 from gateway.errors import Refusal
 
 
 class ProblemReply:
     """A refusal as an ASGI application to be called once."""
 
-    __slots__ = ("_refusal", "_request_id")
+    __slots__ = ("_refusal", "_request_id", "_surface")
 
-    def __init__(self, refusal: Refusal, request_id: str) -> None:
+    def __init__(self, refusal: Refusal, request_id: str, surface: Surface = Surface.CHAT) -> None:
         self._refusal = refusal
         self._request_id = request_id
+        self._surface = surface
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Send the refusal."""
-        status, headers, body = problem(self._refusal, self._request_id)
+        status, headers, body = problem(self._refusal, self._request_id, self._surface)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 

@@ -22,6 +22,7 @@ _MAX_ID_CHARS = 128
 _ONCE = frozenset(
     {
         b"authorization",
+        b"x-api-key",
         b"content-type",
         b"content-encoding",
         b"x-request-id",
@@ -47,7 +48,7 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
         if name not in _ONCE and not name.startswith(_ATTRIBUTE):
             continue
         if name in found:
-            if name == b"authorization":
+            if name in {b"authorization", b"x-api-key"}:
                 raise refusal("duplicate-authorization")
             raise RequestRefused(
                 f"The header {name.decode()} is present more than once. Send it once.",
@@ -99,7 +100,7 @@ def raw_request(
     request_id: str, endpoint: str, found: dict[bytes, bytes], body: bytes, peer: str, started_ns: int
 ) -> RawRequest:
     """The value that walks."""
-    token = found.get(b"authorization")
+    token = _authorization(found)
     return RawRequest(
         request_id=request_id,
         endpoint=endpoint,
@@ -115,6 +116,18 @@ def raw_request(
         max_wait=plain_value(found, b"x-tidegate-max-wait"),
         attributes=_attributes(found),
     )
+
+
+def _authorization(found: dict[bytes, bytes]) -> bytes | None:
+    """The caller's token as an Authorization value; Anthropic's clients send it as `x-api-key`."""
+    token, key = found.get(b"authorization"), found.get(b"x-api-key")
+    if key is None:
+        return token
+    bearer = b"Bearer " + key
+    if token is not None and token != bearer:
+        # fail-closed: two tokens could be of two callers.
+        raise refusal("duplicate-authorization")
+    return bearer
 
 
 def _attributes(found: dict[bytes, bytes]) -> tuple[tuple[str, str], ...]:

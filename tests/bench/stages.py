@@ -57,7 +57,7 @@ async def _stages(gateway: Gateway, state: LocalState, count: int) -> dict[str, 
         for i, data in enumerate(bodies)
     ]
     principal = await walk.authenticator.authenticate(raws[0])
-    chats = [walk.parse(data) for data in bodies]
+    chats = [walk.dialects.parse("chat.completions", data) for data in bodies]
     caller = Caller(principal.tenant, principal.roles, int(time.time()), walk.keyed_digest)
     resolved = [snapshot.resolve(chat, caller) for chat in chats]
     facts = Facts(
@@ -82,7 +82,7 @@ async def _stages(gateway: Gateway, state: LocalState, count: int) -> dict[str, 
         "token (verified before)": await _timed_async(
             lambda: walk.authenticator.authenticate(raws[0]), count
         ),
-        "parse": _timed(lambda: walk.parse(bodies[next(cursor) % count]), count),
+        "parse": _timed(lambda: walk.dialects.parse("chat.completions", bodies[next(cursor) % count]), count),
         "resolve": _timed(lambda: snapshot.resolve(chats[0], caller), count),
     }
     fresh = iter(resolved)

@@ -11,7 +11,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from gateway.dialects.openai_errors import error_body, models_body
 from gateway.dialects.openai_request import parse_chat
-from gateway.dialects.table import OpenAIDialects
+from gateway.dialects.table import WireFormats
 from gateway.domain.limits import Usage
 from gateway.domain.stream import (
     AnswerEnd,
@@ -68,7 +68,7 @@ def answering(events: Sequence[StreamEvent], refusal: Refusal | None = None) -> 
     """A client whose gateway parses its body and answers with these events, one `encode` each."""
 
     def answer(request: httpx2.Request) -> httpx2.Response:
-        encoder = OpenAIDialects().encoder(parse_chat(request.read()), "r1", 1800)
+        encoder = WireFormats().encoder(parse_chat(request.read()), "r1", 1800)
         data = b"".join(encoder.encode([event]) for event in events)
         data += encoder.end() if refusal is None else encoder.fail(refusal)
         return httpx2.Response(200, headers={"content-type": encoder.content_type.decode()}, content=data)

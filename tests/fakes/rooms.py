@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from gateway.assembly import problem
-from gateway.dialects.openai_request import parse_chat
-from gateway.dialects.table import OpenAIDialects
+from gateway.dialects.table import WireFormats
 from gateway.domain.admitted import Admitted
 from gateway.domain.chat import ChatRequest, ResolvedRequest
-from gateway.domain.decision import Decision, Destination, Facts, Permit
+from gateway.domain.decision import Decision, Destination, Facts
 from gateway.domain.finding import Coverage, PartVerdict, Verdict
 from gateway.domain.label import Label, Level
 from gateway.domain.limits import Exceeded, Reservation, Usage
@@ -24,7 +23,7 @@ from gateway.errors import Refusal
 from gateway.pipeline.admit import Walk
 from gateway.policy.bundle import read_files
 from gateway.policy.compile import compile_bundle
-from gateway.policy.evaluate import evaluate, private_only
+from gateway.policy.evaluate import evaluate, keep
 from gateway.protocols.resolve import resolve
 from gateway.protocols.tool_gate import guard
 from gateway.snapshot import Snapshot, SnapshotHolder
@@ -224,14 +223,11 @@ class Rooms:
                 raise self.decision_fault
             return evaluate(policy, facts, self.configured)
 
-        def narrow(permit: Permit) -> Permit | None:
-            return private_only(permit)
-
         return Snapshot(
             resolve=lambda chat, caller: resolve(chat, caller, REGISTRY),
             classify=classify,
             decide=decide,
-            private_only=narrow,
+            keep=keep,
             tenant_floor=policy.floor,
             models=lambda tenant: ("assistant",),
             new_filter=lambda profile: self.filter,
@@ -248,12 +244,11 @@ class Rooms:
         return Walk(
             snapshots=SnapshotHolder(),
             authenticator=self.authenticator,
-            parse=parse_chat,
             limiter=self.limiter,
             journal=self.journal,
             upstream=self.upstream,
             doors=self.doors,
-            dialects=OpenAIDialects(),
+            dialects=WireFormats(),
             new_gate=guard,
             problem=problem,
             estimate=estimate,

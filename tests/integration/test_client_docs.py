@@ -34,7 +34,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClientRig]:
 
 @pytest.fixture
 def environ(rig: ClientRig) -> dict[str, str]:
-    """The two variables, made by the document's own commands; only the places are this test's."""
+    """The variables, made by the document's own commands; only the places are this test's."""
     code = BLOCKS["setup"][1]
     for theirs, ours in (
         ("http://127.0.0.1:8080", rig.gateway.base_url),
@@ -43,9 +43,10 @@ def environ(rig: ClientRig) -> dict[str, str]:
     ):
         assert theirs in code
         code = code.replace(theirs, ours)
-    out = run(["sh", "-ec", code + '\nprintf "%s %s" "$OPENAI_BASE_URL" "$OPENAI_API_KEY"'], {})
-    base_url, key = out.split(" ")
-    return {"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": key}
+    names = ("OPENAI_BASE_URL", "OPENAI_API_KEY", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY")
+    told = "printf '%s ' " + " ".join(f'"${name}"' for name in names)
+    out = run(["sh", "-ec", "\n".join((code, BLOCKS["anthropic-setup"][1], told))], {})
+    return dict(zip(names, out.split(), strict=True))
 
 
 def run(command: list[str], environ: dict[str, str]) -> str:
@@ -107,6 +108,14 @@ def test_python_prompt(rig: ClientRig, environ: dict[str, str]) -> None:
     assert len(rig.hosted_bodies()) == count
 
 
+def test_python_anthropic(rig: ClientRig, environ: dict[str, str]) -> None:
+    plain, streamed, error = example("anthropic", environ).splitlines()
+    assert plain == f"end_turn {SENTENCES[0]}"
+    assert streamed == SENTENCES[0]
+    assert error == "400 unsupported-field"
+    assert rig.hosted_bodies()[-1]["messages"] == [{"role": "user", "content": "Why do tides turn?"}]
+
+
 def test_node(environ: dict[str, str]) -> None:
     plain, streamed, error = example("node", environ).splitlines()
     assert plain == f"hosted-openai {SENTENCES[0]}"
@@ -122,7 +131,8 @@ def test_curl(environ: dict[str, str]) -> None:
 
 
 def test_every_example_of_the_document_is_run() -> None:
-    assert set(BLOCKS) == {"setup", "plain", "stream", "tools", "prompt", "node", "curl", "curl-stream"}
+    python = {"setup", "plain", "stream", "tools", "prompt", "anthropic-setup", "anthropic"}
+    assert set(BLOCKS) == python | {"node", "curl", "curl-stream"}
     assert TEXT.count("```") == 2 * len(BLOCKS)
 
 

@@ -16,6 +16,7 @@ from gateway.dialects.openai_body import encode_body
 from gateway.domain.admitted import Admitted
 from gateway.domain.decision import Destination
 from gateway.domain.label import Label, Level
+from gateway.domain.outgoing import Outgoing
 from gateway.domain.secret import Secret
 from gateway.errors import Refusal, UpstreamFailed, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
 from gateway.pipeline.admit import admit
@@ -77,8 +78,8 @@ async def pool_for(url: str, **names: Deadlines) -> AsyncIterator[ConnectionPool
         for name in ("hosted-openai", "private-moe")
     }
 
-    def encode(request: Admitted, place: Destination) -> bytes:
-        return encode_body(request.request, place)
+    def encode(request: Admitted, place: Destination) -> Outgoing:
+        return Outgoing("/chat/completions", encode_body(request.request, place))
 
     async with ConnectionPool(endpoints, encode, "tests") as pool:
         yield pool

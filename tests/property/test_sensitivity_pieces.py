@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.dialects.anthropic_body import encode_messages
 from gateway.dialects.openai_body import encode_body
 from gateway.domain.chat import (
     ChatRequest,
@@ -20,7 +21,9 @@ from gateway.domain.chat import (
     ResolvedRequest,
     Role,
     Sampling,
+    Surface,
     TextPart,
+    Thinking,
     ToolCall,
     ToolDefinition,
 )
@@ -35,7 +38,13 @@ TREE = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(WORD, inner, max_size=3)),
     max_leaves=5,
 )
-JSON = TREE.map(lambda tree: JsonText(msgspec.json.encode(tree).decode()))
+
+
+def _json(tree: Any) -> JsonText:
+    return JsonText(msgspec.json.encode(tree).decode())
+
+
+JSON = TREE.map(_json)
 MAYBE_WORD = st.none() | WORD
 MESSAGE = st.builds(
     Message,
@@ -96,7 +105,16 @@ CHAT = st.builds(
 OWN = {("model",), ("stream_options", "include_usage")}
 CLOSED = {"role", "type"}
 #: Fields whose names the client chooses too: all below them counts, the names as well.
-RAW = {"parameters", "tool_choice", "response_format", "logit_bias", *EXTENSIONS}
+RAW = {
+    "input",
+    "input_schema",
+    "schema",
+    "parameters",
+    "tool_choice",
+    "response_format",
+    "logit_bias",
+    *EXTENSIONS,
+}
 
 
 def _leaves(tree: Any, path: tuple[str, ...] = (), is_raw: bool = False) -> Iterator[str]:
@@ -129,6 +147,59 @@ def test_every_value_that_is_sent_stands_in_a_piece(kind: str, chat: ChatRequest
     assert any(isinstance(piece, Opaque) for piece in pieces) == ("image_url" in str(body["messages"]))
     for leaf in _leaves(body):
         assert leaf in read or leaf == "image_url"
+
+
+SAYABLE = st.builds(
+    Message,
+    st.sampled_from(list(Role)),
+    st.lists(st.builds(TextPart, WORD), max_size=3).map(tuple),
+    st.none(),
+    st.lists(
+        st.builds(ToolCall, WORD, WORD, st.dictionaries(WORD, TREE, max_size=2).map(_json)), max_size=2
+    ).map(tuple),
+    MAYBE_WORD,
+    MAYBE_WORD,
+    MAYBE_WORD,
+    st.booleans(),
+    st.booleans(),
+)
+#: Of the schema of a tool that has none, and of the choice of a tool.
+OWN_WORDS = {"type", "object", "tool", "name"}
+FORM = st.dictionaries(WORD, TREE, max_size=2).map(
+    lambda schema: _json({"type": "json_schema", "json_schema": {"name": "n", "schema": schema}})
+)
+CHOICE = WORD.map(lambda name: _json({"type": "function", "function": {"name": name}}))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    turns=st.lists(SAYABLE, min_size=1, max_size=4),
+    tools=st.lists(TOOL, max_size=2),
+    form=st.none() | FORM,
+    choice=st.none() | CHOICE,
+    stops=st.lists(WORD, max_size=2),
+    budget=st.none() | st.integers(1024, 10**6),
+)
+def test_every_value_that_an_anthropic_destination_receives_stands_in_a_piece(
+    turns: list[Message],
+    tools: list[ToolDefinition],
+    form: JsonText | None,
+    choice: JsonText | None,
+    stops: list[str],
+    budget: int | None,
+) -> None:
+    last = Message(Role.USER, (TextPart("A"),))
+    chat = ChatRequest(
+        "assistant", (*turns, last), tuple(tools), choice, response_format=form,
+        sampling=Sampling(max_output_tokens=2**20, temperature=0.25, top_p=0.5, stop=tuple(stops)),
+        surface=Surface.MESSAGES, thinking=Thinking.BUDGET if budget else None, thinking_budget_tokens=budget,
+    )  # fmt: skip
+    place = Destination("d", "anthropic", Level.INTERNAL, True, "eu", "model-1")
+    sent = encode_messages(ResolvedRequest(chat), place, default_output_tokens=9)
+    body = json.loads(sent, parse_float=_Written, parse_int=_Written)
+    read = "\n".join(piece.text for piece in pieces_of(chat) if isinstance(piece, Text))
+    for leaf in _leaves(body):
+        assert leaf in read or leaf in OWN_WORDS
 
 
 class _Written:

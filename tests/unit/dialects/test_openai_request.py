@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.openai_request import MAX_ATTACHMENT_BYTES, parse_chat
+from gateway.dialects.attachments import MAX_ATTACHMENT_BYTES
+from gateway.dialects.openai_request import parse_chat
 from gateway.domain.chat import (
     Message,
     OpaquePart,

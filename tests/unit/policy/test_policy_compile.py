@@ -23,7 +23,7 @@ BROKEN = [
     ("routing", "id: test", "id: &a test", "1:5", "no anchor", '&"a"'),
     ("routing", "id: test", "id: !!python/name:os.system test", "1:5", "no tag", '"tag:yaml.org,2002:python'),
     ("routing", "  fast:", "  assistant:", "5:3", "each key once", '"assistant" again (first at line 4)'),
-    ("routing", "kind: vllm", "kind: vlm", "9:11: destinations.private.kind", "one of openai, vllm (did", '"vlm"'),
+    ("routing", "kind: vllm", "kind: vlm", "9:11: destinations.private.kind", "one of openai, vllm, anthropic (did", '"vlm"'),
     ("routing", "clearance: internal", "clearance: secret", "18:16: destinations.hosted.clearance",
      "one of public, internal, confidential, restricted", '"secret"'),
     ("routing", "hosted: true", "hosted: yes", "19:13: destinations.hosted.hosted", "true or false", '"yes"'),
