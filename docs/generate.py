@@ -67,6 +67,8 @@ SETTINGS: dict[str, str] = {
     "limits.redis_url": "`redis://`, `rediss://` or `unix://` URL. Empty: an embedded Valkey.",
     "limits.timeout_ms": "Time for one call; then the local cap is used.",
     "limits.lease_seconds": "After this time a slot of a crashed gateway is free again.",
+    "approvals.wait_seconds": "How long a request waits for a person's decision.",
+    "approvals.use_seconds": "How long an approval is good for once it is given.",
     "audit.directory": "Folder of this process's own log. Never shared by two processes.",
     "audit.signing_key": "Secret reference to an Ed25519 key in PKCS#8 PEM.",
     "audit.origin": "Name of the log: deployment/replica/slot. Different for each process.",

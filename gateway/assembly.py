@@ -24,6 +24,8 @@ from typing import Any
 import msgspec
 
 from gateway.activation import PolicyWatch
+from gateway.approval_desk import ApprovalDesk
+from gateway.approvals.store import RedisApprovals
 from gateway.audit.writer import AuditLog
 from gateway.dialects.table import Own, WireFormats, encode, error_of
 from gateway.domain.admitted import Admitted
@@ -58,8 +60,11 @@ DEFAULT_OUTPUT_TOKENS = 1024
 class Gateway:
     """One running gateway. Made by `open_gateway`."""
 
-    def __init__(self, settings: Settings, walk: Walk, parts: _Parts, metrics: Metrics) -> None:
+    def __init__(
+        self, settings: Settings, walk: Walk, parts: _Parts, metrics: Metrics, desk: ApprovalDesk
+    ) -> None:
         self.settings = settings
+        self.desk = desk
         self.walk = walk
         self.metrics = metrics
         self.failed = asyncio.Event()
@@ -287,10 +292,18 @@ async def open_gateway(
         endpoints = {name: _endpoint(each) for name, each in settings.destinations.items()}
         pool = await stack.enter_async_context(ConnectionPool(endpoints, _encoder(key, settings), BUILD))
         turnstile = Turnstile(_doors(settings), time.monotonic)
+        approvals = RedisApprovals(
+            limiter.run_script,
+            lambda: secrets.token_hex(8),
+            lambda data: hmac.digest(key, data, "sha256").hex(),
+            settings.approvals.wait_seconds,
+            settings.approvals.use_seconds,
+        )
         walk = Walk(
             snapshots=holder,
             authenticator=authenticator,
             limiter=limiter,
+            approvals=approvals,
             journal=audit,
             upstream=pool,
             doors=turnstile,
@@ -310,9 +323,8 @@ async def open_gateway(
             write_timeout_seconds=float(settings.server.write_timeout_seconds),
         )
         await watch.announce(audit.record_event)
-        gateway = Gateway(
-            settings, walk, _Parts(authenticator, limiter, pool, audit, watch, turnstile), metrics
-        )
+        parts = _Parts(authenticator, limiter, pool, audit, watch, turnstile)
+        gateway = Gateway(settings, walk, parts, metrics, ApprovalDesk(approvals, audit.record_event))
         audit.failed.add_done_callback(lambda done: gateway.note_audit_failure())
         watcher = asyncio.create_task(watch.run(audit.record_event), name="policy-watch")
         stack.callback(watcher.cancel)

@@ -4,6 +4,7 @@ The tree::
 
     TidegateError
     ├── ConfigurationError            the process does not start, or a new file is not taken
+    ├── StoreUnavailable              Redis gave no usable answer; a room turns it into its own refusal
     └── Refusal                       the request ends here; the sentence is safe to show
         ├── RequestRefused            400  malformed, unknown or out-of-bounds input
         │   ├── PayloadTooLarge       413
@@ -17,6 +18,9 @@ The tree::
         ├── NotAuthenticated          401  one body for every reason; the reason goes to the log
         ├── KeySetUnavailable         503  tokens cannot be verified just now
         ├── PolicyDenied              403
+        ├── ApprovalRequired          409  a person must agree first, or did so for another request
+        ├── ApprovalDenied            403  a person did not agree, or not for this caller
+        ├── ApprovalsUnavailable      503  nobody can say whether a person agreed
         ├── LimitExceeded             429
         ├── DestinationBusy           429  a destination has no place for it soon enough
         ├── LimitsUnavailable         503  Redis cannot be asked and no private place is left
@@ -47,6 +51,10 @@ class TidegateError(Exception):
 
 class ConfigurationError(TidegateError):
     """A file or setting is unusable: says where (file:line: key), what was expected, what was found."""
+
+
+class StoreUnavailable(TidegateError):
+    """Redis gave no usable answer: what was asked for may or may not have been done there."""
 
 
 class Refusal(TidegateError):
@@ -178,6 +186,42 @@ class PolicyDenied(Refusal):
     status = 403
     kind = "permission_error"
     default_code = "policy-denied"
+
+
+class ApprovalRequired(Refusal):
+    """A person must agree before this request may leave, and has not (or not to this request).
+
+    Clients that try again by themselves would get the same, so they are told not to.
+    """
+
+    status = 409
+    kind = "permission_error"
+    default_code = "approval-required"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        param: str | None = None,
+        headers: tuple[tuple[bytes, bytes], ...] = (),
+    ) -> None:
+        super().__init__(message, code=code, param=param, headers=(*headers, (b"x-should-retry", b"false")))
+
+
+class ApprovalDenied(Refusal):
+    """A person did not agree, or the approval is none of this caller's."""
+
+    status = 403
+    kind = "permission_error"
+    default_code = "approval-denied"
+
+
+class ApprovalsUnavailable(Refusal):
+    """Nobody can say just now whether a person agreed: nothing leaves."""
+
+    status = 503
+    default_code = "approvals-unavailable"
 
 
 class LimitExceeded(Refusal):

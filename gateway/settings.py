@@ -106,6 +106,13 @@ class LimitSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     lease_seconds: int = 900
 
 
+class ApprovalSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How long a request waits for a person's decision, and how long an approval is good for, in seconds."""
+
+    wait_seconds: int = 86_400
+    use_seconds: int = 3_600
+
+
 class AuditSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The audit log of this writer. `signing_key` is a reference to an Ed25519 PKCS#8 PEM."""
 
@@ -171,6 +178,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     server: ServerSettings = ServerSettings()
     policy: PolicySettings = PolicySettings()
     limits: LimitSettings = LimitSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
     output: OutputSettings = OutputSettings()
     destinations: dict[str, EndpointSettings] = {}
 

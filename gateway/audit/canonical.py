@@ -82,7 +82,8 @@ class LogEvent:
     """Something that happened to the log itself. `facts` are names with plain values, never text of users.
 
     Event types: start, stop, segment-open, segment-close, gap, key-rotated, resumed,
-    export-created, audit-read, policy-activated, policy-rolled-back, policy-rejected, policy-shadowed.
+    export-created, audit-read, policy-activated, policy-rolled-back, policy-rejected, policy-shadowed,
+    approval-granted, approval-denied, approval-refused, approval-void.
     """
 
     event_type: str
@@ -204,6 +205,9 @@ def _decision(record: RequestRecord) -> doc.DecisionDoc:
         else doc.ShadowDoc(
             record.shadow.sha256, record.shadow.destinations, record.shadow.denied, record.shadow.rule_ids
         ),
+        approval=None
+        if record.approval is None
+        else doc.ApprovalDoc(record.approval.id, record.approval.state, record.approval.approver_ref),
     )
 
 

@@ -132,6 +132,14 @@ class ToolCallDoc(msgspec.Struct, frozen=True, omit_defaults=True):
     arguments_hmac: str | None = None
 
 
+class ApprovalDoc(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The approval that was asked for or used, where it stood, and a keyed digest of who agreed."""
+
+    id: str
+    state: str
+    approver_ref: str | None = None
+
+
 class DecisionDoc(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was decided, and by what."""
 
@@ -145,6 +153,7 @@ class DecisionDoc(msgspec.Struct, frozen=True, omit_defaults=True):
     tool_calls: tuple[ToolCallDoc, ...] = ()
     asked: AskedDoc | None = None
     shadow: ShadowDoc | None = None
+    approval: ApprovalDoc | None = None
 
 
 class ContentDoc(msgspec.Struct, frozen=True, omit_defaults=True):

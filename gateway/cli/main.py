@@ -7,6 +7,7 @@ import importlib
 import click
 
 _COMMANDS = {
+    "approvals": ("gateway.cli.approvals", "approvals"),
     "audit": ("gateway.cli.audit", "audit"),
     "classify": ("gateway.cli.classify", "classify"),
     "evaluate": ("gateway.cli.evaluate", "evaluate"),

@@ -69,7 +69,8 @@ class Obligations:
     """What must be honoured when the permit is used. Unknown obligations do not load.
 
     `regions`, `zero_retention` and `variant` narrow the destinations: the permit names only those that
-    honour them. Empty regions mean any; no variant means the one of the workload class.
+    honour them. Empty regions mean any; no variant means the one of the workload class. `approver_role`:
+    a person of this role must agree to each request; None: nobody needs to.
     """
 
     output_profile: str = "default"
@@ -78,6 +79,7 @@ class Obligations:
     regions: frozenset[str] = frozenset()
     zero_retention: bool = False
     variant: str | None = None
+    approver_role: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

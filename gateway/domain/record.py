@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from gateway.domain.approval import ApprovalFact
 from gateway.domain.chat import Pin
 from gateway.domain.limits import Usage
 from gateway.domain.stream import FilterAction
@@ -176,6 +177,7 @@ class RequestRecord:
     tool_calls: tuple[ToolCallFact, ...] = ()
     asked: AskedFact | None = None
     shadow: ShadowFact | None = None
+    approval: ApprovalFact | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ class RawRequest:
     client's own, stored as untrusted. `endpoint` is a closed name such as `chat.completions`, not a
     path. `declared_label` is the raw value of `x-tidegate-label` (a caller can only raise), `workload`
     that of `x-tidegate-workload`. `attributes` are (name, value) of the `x-tidegate-attribute-…` headers.
-    `protocol` is the raw value of `x-tidegate-protocol`, `max_wait` that of `x-tidegate-max-wait`.
+    `protocol` is the raw value of `x-tidegate-protocol`, `max_wait` that of `x-tidegate-max-wait`,
+    `approval` that of `x-tidegate-approval`.
     `received_at_us` is Unix time, `received_mono_ns` the monotonic clock.
     """
 
@@ -32,3 +33,4 @@ class RawRequest:
     workload: str | None = None
     max_wait: str | None = None
     attributes: tuple[tuple[str, str], ...] = ()
+    approval: str | None = None

@@ -30,6 +30,7 @@ import structlog
 
 from gateway.domain.limits import Exceeded, Reservation, TenantLimits, Usage
 from gateway.domain.principal import Principal
+from gateway.errors import StoreUnavailable
 from gateway.limits.bucket import bounded_tokens, bounded_usage, to_reservation
 from gateway.limits.link import (
     MEMORY_COMMAND,
@@ -39,6 +40,7 @@ from gateway.limits.link import (
     LinkDown,
     is_evicting,
     open_link,
+    pack_command,
     parse_target,
 )
 from gateway.limits.local import LocalCap
@@ -195,6 +197,24 @@ class RedisLimiter:
                 raise bad_answer(link, answer)
         except LinkDown:
             self._settle_lost_count += 1
+
+    async def run_script(
+        self, text: bytes, keys: tuple[bytes, ...], arguments: tuple[bytes | str | int, ...]
+    ) -> Answer:
+        """Answer of another room's script over the same link. Raises `StoreUnavailable`.
+
+        The script goes with its text: what runs here is rare, and a server may have forgotten it.
+        """
+        link = self._link
+        if link is None or not link.is_open:
+            raise StoreUnavailable("not connected")
+        try:
+            answer = await link.send(pack_command(("EVAL", text, len(keys), *keys, *arguments)))
+            if isinstance(answer, hiredis.ReplyError):
+                raise bad_answer(link, answer)
+        except LinkDown as down:
+            raise StoreUnavailable(down.cause) from None
+        return answer
 
     def _settle_rates(self, reservation: Reservation) -> tuple[int, int] | None:
         """Present limits on requests and tokens; of a tenant that a reload removed, those it had."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from importlib import resources
 
 import hiredis
 
+from gateway.domain.ids import tenant_tag
 from gateway.limits.bucket import Outcome, Reply
 from gateway.limits.link import Answer, Cause, Link, LinkDown, pack_command
 
@@ -30,18 +30,11 @@ _SERVER_ERRORS: dict[str, Cause] = {
 }
 
 _OUTCOMES = frozenset(int(outcome) for outcome in Outcome)
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def tenant_keys(tenant: str) -> tuple[bytes, bytes, bytes]:
-    """Key of the buckets, key of the leases, prefix of a record; one hash tag for all three.
-
-    A name with other characters than letters, digits and `._-` goes in as its digest, so that no name
-    can reach into another tenant's keys.
-    """
-    tag = tenant
-    if _PLAIN_NAME.fullmatch(tenant) is None:
-        tag = "=" + hashlib.sha256(tenant.encode("utf-8", "surrogatepass")).hexdigest()
+    """Key of the buckets, key of the leases, prefix of a record; one hash tag for all three."""
+    tag = tenant_tag(tenant)
     return f"tg:{{{tag}}}:b".encode(), f"tg:{{{tag}}}:c".encode(), f"tg:{{{tag}}}:r:".encode()
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.domain.admitted import Admitted
+from gateway.domain.approval import ApprovalFact
 from gateway.domain.caller import Caller
 from gateway.domain.chat import ChatRequest, ResolvedRequest, Surface
 from gateway.domain.decision import WORKLOADS, Denial, Facts, Permit
@@ -32,7 +33,9 @@ from gateway.errors import (
     RequestRefused,
 )
 from gateway.pipeline import records
+from gateway.pipeline.approve import check_approval
 from gateway.pipeline.ports import (
+    Approvals,
     Authenticator,
     Dialects,
     Doors,
@@ -64,6 +67,7 @@ class Walk:
     snapshots: SnapshotHolder
     authenticator: Authenticator
     limiter: Limiter
+    approvals: Approvals
     journal: Journal
     upstream: Upstream
     doors: Doors
@@ -107,6 +111,8 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
         reservation = await _reserve(walk, principal, raw.request_id, prompt_tokens, output_tokens)
         trail.reservation = reservation
         try:
+            if permit.obligations.approver_role is not None:
+                await _approve(walk, raw, trail, principal, resolved, permit)
             permit = trail.decision = _narrow(snapshot, permit, reservation)
             receipt = await walk.journal.record(records.intent(trail, permit))
             return Admitted(
@@ -266,6 +272,24 @@ async def _reserve(
             headers=tuple(walk.limit_headers(result.states)),
         )
     return result
+
+
+async def _approve(
+    walk: Walk,
+    raw: RawRequest,
+    trail: Trail,
+    principal: Principal,
+    resolved: ResolvedRequest,
+    permit: Permit,
+) -> None:
+    """Return when somebody agreed to this request. Raises what `check_approval` raises."""
+
+    def note(fact: ApprovalFact) -> None:
+        trail.approval = fact
+
+    await check_approval(
+        walk.approvals, raw.approval, principal, resolved, permit, raw.request_id, walk.keyed_digest, note
+    )
 
 
 def _narrow(snapshot: Snapshot, permit: Permit, reservation: Reservation) -> Permit:

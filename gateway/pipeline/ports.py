@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from gateway.domain.admitted import Admitted
+from gateway.domain.approval import Approval, ApprovalAsk, ApprovalFact
 from gateway.domain.chat import ChatRequest, ResolvedRequest
 from gateway.domain.decision import Destination
 from gateway.domain.limits import Exceeded, Reservation, Usage
@@ -39,6 +40,19 @@ class Limiter(Protocol):
 
     async def settle(self, reservation: Reservation, usage: Usage | None) -> None:
         """Give back what was not used. `None`: nothing was spent. Idempotent; bounded in time."""
+        ...
+
+
+class Approvals(Protocol):
+    """Between stages 6 and 7, for a permit that wants a person to agree."""
+
+    async def ask(self, ask: ApprovalAsk) -> Approval:
+        """The open approval of exactly this request, or a new one. Raises `ApprovalsUnavailable`."""
+        ...
+
+    async def use(self, approval_id: str, ask: ApprovalAsk) -> ApprovalFact:
+        """Use an approval up; one call at most returns. Raises `ApprovalRequired`, `ApprovalDenied`,
+        `ApprovalsUnavailable`."""
         ...
 
 

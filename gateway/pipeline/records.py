@@ -9,6 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from gateway.domain.admitted import Admitted
+from gateway.domain.approval import ApprovalFact
 from gateway.domain.chat import ResolvedRequest
 from gateway.domain.decision import Denial, Destination, Facts, Permit
 from gateway.domain.finding import Verdict
@@ -53,6 +54,7 @@ class Trail:
     facts: Facts | None = None
     own_tools: frozenset[str] = frozenset()
     shadow: ShadowFact | None = None
+    approval: ApprovalFact | None = None
 
 
 @dataclass(slots=True)
@@ -151,6 +153,7 @@ def _record(
         audit_level=permit.obligations.audit_level if permit else "metadata",
         asked=_asked(trail) if _is_known(trail.decision) else None,
         shadow=trail.shadow if _is_known(trail.decision) else None,
+        approval=trail.approval,
     )
 
 

@@ -2,7 +2,7 @@
 
 Invariants
 1. An obligation that a destination of the rule cannot honour is refused, with the destination's name.
-2. An obligation that this version cannot keep is refused, not ignored: `mask`, `approval_required`.
+2. An obligation that this version cannot keep is refused, not ignored: `mask`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from gateway.policy.fields import Field, Section
 
 AUDIT_LEVELS = ("metadata",)
 VARIANTS = (SPEED, THROUGHPUT)
+#: Role of the people who may agree to a request, unless the rule names another.
+APPROVER_ROLE = "approver"
 _KEYS = (
     "output_profile", "audit_level", "max_output_tokens", "regions", "zero_retention", "variant",
-    "mask", "approval_required",
+    "approval_required", "approver_role", "mask",
 )  # fmt: skip
 #: What a policy may want and this version cannot do yet.
 RESERVED = {
     "mask": "no mask, because prompts cannot be masked yet; keep such data on a private destination",
-    "approval_required": "no approval, because requests cannot wait for one yet; deny them instead",
 }
 
 
@@ -57,7 +58,20 @@ def read_obligations(
         regions=_regions(section, places),
         zero_retention=_zero_retention(section, places),
         variant=_variant(section, places, models),
+        approver_role=_approver_role(section),
     )
+
+
+def _approver_role(section: Section) -> str | None:
+    """Role of the people who may agree; None when nobody needs to."""
+    field, role = section.get("approval_required"), section.get("approver_role")
+    is_required = field is not None and field.boolean()
+    if role is None:
+        return APPROVER_ROLE if is_required else None
+    if not is_required:
+        # fail-closed: who names an approver means that one is asked.
+        raise role.fault("approval_required: true beside it")
+    return role.name()
 
 
 def _regions(section: Section, places: Mapping[str, DestinationPolicy]) -> frozenset[str]:

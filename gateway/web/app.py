@@ -1,8 +1,8 @@
-"""The Litestar application: four kinds of routes over one gateway.
+"""The Litestar application: five kinds of routes over one gateway.
 
 `/v1/chat/completions` and `/v1/messages` walk; `/v1/models` lists; `/v1/messages/count_tokens` counts;
-`/live`, `/ready`, `/metrics` tell operators. Everything else is 404 or 405 in a body that the client of
-that route understands.
+`/v1/approvals` is for people who agree; `/live`, `/ready`, `/metrics` tell operators. Everything else is
+404 or 405 in a body that the client of that route understands.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from gateway.errors import (
 from gateway.pipeline.admit import admit
 from gateway.pipeline.relay import Relay
 from gateway.web import receive
+from gateway.web.approvals import APPROVAL_ROUTES
 from gateway.web.problems import BytesReply, ProblemReply
 
 AnyRequest = Request[Any, Any, State]
@@ -250,7 +251,17 @@ def _response(refusal: Refusal, surface: Surface) -> Response[bytes]:
 def build_app(gateway: Gateway) -> Litestar:
     """The application of one process."""
     return Litestar(
-        [chat_completions, messages, count_tokens, list_models, one_model, live, ready, metrics],
+        [
+            chat_completions,
+            messages,
+            count_tokens,
+            list_models,
+            one_model,
+            *APPROVAL_ROUTES,
+            live,
+            ready,
+            metrics,
+        ],
         state=State({"gateway": gateway}),
         openapi_config=None,
         request_max_body_size=gateway.settings.server.max_body_bytes,

@@ -26,6 +26,7 @@ _ONCE = frozenset(
         b"content-type",
         b"content-encoding",
         b"x-request-id",
+        b"x-tidegate-approval",
         b"x-tidegate-label",
         b"x-tidegate-protocol",
         b"x-tidegate-workload",
@@ -115,6 +116,7 @@ def raw_request(
         workload=plain_value(found, b"x-tidegate-workload"),
         max_wait=plain_value(found, b"x-tidegate-max-wait"),
         attributes=_attributes(found),
+        approval=plain_value(found, b"x-tidegate-approval"),
     )
 
 

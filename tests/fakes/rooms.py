@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from gateway.assembly import problem
 from gateway.dialects.table import WireFormats
 from gateway.domain.admitted import Admitted
+from gateway.domain.approval import Approval, ApprovalAsk, ApprovalFact, ApprovalState
 from gateway.domain.chat import ChatRequest, ResolvedRequest
-from gateway.domain.decision import Decision, Destination, Facts
+from gateway.domain.decision import Decision, Destination, Facts, Permit
 from gateway.domain.finding import Coverage, PartVerdict, Verdict
 from gateway.domain.label import Label, Level
 from gateway.domain.limits import Exceeded, Reservation, Usage
@@ -19,7 +20,7 @@ from gateway.domain.record import Phase, Receipt, RequestRecord
 from gateway.domain.request import RawRequest
 from gateway.domain.secret import Secret
 from gateway.domain.stream import FilterAction, StreamEvent
-from gateway.errors import Refusal
+from gateway.errors import ApprovalRequired, Refusal
 from gateway.pipeline.admit import Walk
 from gateway.policy.bundle import read_files
 from gateway.policy.compile import compile_bundle
@@ -105,6 +106,28 @@ class FakeLimiter:
 
     async def settle(self, reservation: Reservation, usage: Usage | None) -> None:
         self.settled.append((reservation.request_id, usage))
+
+
+@dataclass
+class FakeApprovals:
+    """Gives ids and remembers what it was asked; what is in `granted` can be used once."""
+
+    refusal: Refusal | None = None
+    asks: list[ApprovalAsk] = field(default_factory=list)
+    granted: dict[str, ApprovalAsk] = field(default_factory=dict)
+
+    async def ask(self, ask: ApprovalAsk) -> Approval:
+        if self.refusal is not None:
+            raise self.refusal
+        self.asks.append(ask)
+        return Approval(f"apr_{len(self.asks):048x}", ApprovalState.PENDING, ask, 0, 1)
+
+    async def use(self, approval_id: str, ask: ApprovalAsk) -> ApprovalFact:
+        if self.refusal is not None:
+            raise self.refusal
+        if self.granted.pop(approval_id, None) != ask:
+            raise ApprovalRequired("Not for this request.", code="approval-mismatch")
+        return ApprovalFact(approval_id, "used", "a" * 64)
 
 
 @dataclass
@@ -202,6 +225,8 @@ class Rooms:
     configured: frozenset[str] = frozenset({"private-moe", "hosted-openai"})
     authenticator: FakeAuthenticator = field(default_factory=FakeAuthenticator)
     limiter: FakeLimiter = field(default_factory=FakeLimiter)
+    approvals: FakeApprovals = field(default_factory=FakeApprovals)
+    approver_role: str | None = None
     journal: FakeJournal = field(default_factory=FakeJournal)
     upstream: FakeUpstream = field(default_factory=lambda: FakeUpstream({}))
     filter: FakeFilter = field(default_factory=FakeFilter)
@@ -221,7 +246,11 @@ class Rooms:
         def decide(facts: Facts) -> Decision:
             if self.decision_fault is not None:
                 raise self.decision_fault
-            return evaluate(policy, facts, self.configured)
+            decision = evaluate(policy, facts, self.configured)
+            if self.approver_role is None or not isinstance(decision, Permit):
+                return decision
+            wanted = replace(decision.obligations, approver_role=self.approver_role)
+            return replace(decision, obligations=wanted)
 
         return Snapshot(
             resolve=lambda chat, caller: resolve(chat, caller, REGISTRY),
@@ -245,6 +274,7 @@ class Rooms:
             snapshots=SnapshotHolder(),
             authenticator=self.authenticator,
             limiter=self.limiter,
+            approvals=self.approvals,
             journal=self.journal,
             upstream=self.upstream,
             doors=self.doors,
