@@ -247,3 +247,19 @@ def test_the_command_line_decides_as_the_person_of_the_token(rig: Rig, tmp_path:
     again = gateway.tidegate("approvals", "deny", approval, *at)
     assert (again.returncode, "approval-closed" in again.stderr) == (1, True)
     assert gateway.tidegate("approvals", "list", "--url", "http://127.0.0.1:1", *at[2:]).returncode == 2
+
+
+def test_a_client_of_the_other_dialect_is_asked_and_let_through_alike(rig: Rig) -> None:
+    body = {"model": "assistant", "max_tokens": 16, "messages": [{"role": "user", "content": "other words"}]}
+    url = f"{rig.gateway.base_url}/v1/messages"
+    token = rig.gateway.token()
+    headers = {"authorization": f"Bearer {token}", "x-tidegate-workload": "batch"}
+    answer = httpx.post(url, json=body, headers=headers, timeout=30, trust_env=False)
+    assert answer.status_code == 409, answer.text
+    assert answer.json()["error"]["details"]["error_code"] == "approval-required"
+    approval = answer.headers[HEADER]
+    assert desk(rig.gateway, "POST", f"/{approval}/approve").status_code == 200
+    chat_body = chat("other words") | {"max_tokens": 16}
+    assert code(ask(rig.gateway, chat_body, approval)) == "approval-mismatch"
+    answer = httpx.post(url, json=body, headers={**headers, HEADER: approval}, timeout=30, trust_env=False)
+    assert answer.status_code == 200, answer.text
