@@ -39,7 +39,9 @@ SETTINGS: dict[str, str] = {
     "server.body_timeout_seconds": "Time for the body.",
     "server.write_timeout_seconds": "A client that takes no data for so long is given up.",
     "server.max_in_flight": "Answers in progress at a time; one more gets 503.",
-    "server.drain_seconds": "Time that running answers get after SIGTERM.",
+    "server.leave_seconds": "Time after SIGTERM in which requests are still taken while `/ready` says 503, so "
+    "that the load balancer can look. 0: something before the process does it.",
+    "server.drain_seconds": "Time that running answers get after that.",
     "identity.leeway_seconds": "Clock difference that is tolerated for `exp`, `nbf` and `iat`.",
     "identity.refresh_seconds": "Age at which a key set from a URL is due. A fetch starts at 80 % of it.",
     "identity.cooldown_seconds": "Least time between the starts of two fetches of one key set.",
@@ -76,12 +78,25 @@ SETTINGS: dict[str, str] = {
     "audit.segment_bytes": "Size of one log file. At least 262144.",
     "output.budget_ms": "CPU time of the output filter for one event; when it is spent, the answer ends.",
     "destinations.NAME.url": "Base URL. Its host must be one that the policy names for NAME.",
-    "destinations.NAME.credential": "Secret reference; sent as a bearer token. Empty: none.",
+    "destinations.NAME.replicas[].url": "Base URL of one of several servers, instead of `url`.",
+    "destinations.NAME.replicas[].weight": "Its share of the work beside the others.",
+    "destinations.NAME.credential": "Secret reference; sent as a bearer token. Empty: none. A file that "
+    "changes is taken within a second.",
     "destinations.NAME.connect_seconds": "Time to connect.",
     "destinations.NAME.first_byte_seconds": "Time to the response header.",
-    "destinations.NAME.idle_seconds": "Time between two pieces of the answer.",
-    "destinations.NAME.total_seconds": "Time for the whole answer.",
-    "destinations.NAME.max_connections": "Connections to this destination at a time.",
+    "destinations.NAME.idle_seconds": "Time without a token of the answer.",
+    "destinations.NAME.total_seconds": "Time for the whole answer, all attempts included.",
+    "destinations.NAME.max_connections": "Connections to one replica, and answers of one model there, at "
+    "a time.",
+    "destinations.NAME.prefix_affinity": "Conversations return to the replica that holds their cache; else "
+    "the one with the least outstanding tokens is asked.",
+    "destinations.NAME.networks": "Address ranges (CIDR) that connections may go to. Empty: the address in "
+    "the URL; for a name, public addresses when hosted, private ones otherwise.",
+    "destinations.NAME.ca_file": "PEM file of the only authorities that are trusted. Empty: the system's.",
+    "destinations.NAME.client_cert_file": "PEM file of the client certificate. Taken anew when it changes.",
+    "destinations.NAME.client_key_file": "PEM file of its key; empty: in `client_cert_file`. Not encrypted.",
+    "destinations.NAME.proxy": "URL of an egress proxy. `networks` are then those of the proxy.",
+    "destinations.NAME.proxy_credential": "Secret reference to `user:password` for the proxy.",
     "destinations.NAME.priority": "Tell vLLM each request's priority by its workload class. The engine must "
     "run with `--scheduling-policy priority`, as the private node does.",
     "destinations.NAME.queue.running": "Requests that this process sends there at a time. Without the "
@@ -170,6 +185,8 @@ def _section(kind: Any) -> tuple[type, str] | None:
 
 def _type(kind: Any) -> str:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return _type(inner[0])
     if origin is typing.Literal:
         return " or ".join(f"`{each}`" for each in inner)
     if origin is tuple:

@@ -17,7 +17,7 @@ import hmac
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any
 
@@ -43,14 +43,15 @@ from gateway.limits.headers import limit_headers
 from gateway.limits.redis_store import RedisLimiter
 from gateway.limits.turnstile import Door, Turnstile
 from gateway.pipeline.admit import Walk
+from gateway.pipeline.relay import Relay
 from gateway.protocols.tool_gate import guard
 from gateway.sensitivity.classify import FindingsCache
 from gateway.sensitivity.detectors import Detector
-from gateway.settings import DEFAULT_CLASSES, EndpointSettings, Settings, read_secret
+from gateway.settings import DEFAULT_CLASSES, Settings, read_secret
 from gateway.snapshot import SnapshotHolder
 from gateway.telemetry import Metrics, log, report_fault, report_refusal
-from gateway.upstream.deadlines import Deadlines
-from gateway.upstream.pool import ConnectionPool, Endpoint
+from gateway.upstream.endpoints import endpoint_of
+from gateway.upstream.pool import ConnectionPool
 
 BUILD = f"tidegate/{version('tidegate')}"
 #: Reserved for an answer whose client names no bound. A longer answer becomes debt when it is settled.
@@ -69,26 +70,57 @@ class Gateway:
         self.metrics = metrics
         self.failed = asyncio.Event()
         self.in_flight_count = 0
+        self.is_leaving = False
         self.is_draining = False
         self._parts = parts
+        self._running: set[Relay] = set()
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
 
     def enter(self) -> None:
         """A request is being served from now on."""
         self.in_flight_count += 1
+        self._is_idle.clear()
         self.metrics.in_flight.set(self.in_flight_count)
 
     def leave(self) -> None:
         """It is not any more."""
         self.in_flight_count -= 1
+        if not self.in_flight_count:
+            self._is_idle.set()
         self.metrics.in_flight.set(self.in_flight_count)
 
-    def leaving(self, reply: Callable[..., Any]) -> _Leaving:
+    def leaving(self, reply: Relay) -> _Leaving:
         """`reply` as an ASGI application that calls `leave` at its end."""
         return _Leaving(self, reply)
 
+    def begin_leave(self) -> None:
+        """Leave rotation: `/ready` says 503; requests that still come are served."""
+        self.is_leaving = True
+
     def begin_drain(self) -> None:
-        """Leave rotation: `/ready` says 503 and new requests are turned away."""
-        self.is_draining = True
+        """New requests are turned away; running answers go on."""
+        self.is_leaving = self.is_draining = True
+
+    def stop_exchanges(self) -> None:
+        """End every running answer with an error that says so."""
+        for relay in tuple(self._running):
+            relay.stop()
+
+    async def closed(self, seconds: float) -> None:
+        """Wait until nothing is in flight, at most so long."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._is_idle.wait()
+
+    def run(self, relay: Relay) -> None:
+        """This answer is running from now on, until `ended`."""
+        self._running.add(relay)
+
+    def ended(self, relay: Relay) -> None:
+        """It is not any more."""
+        self._running.discard(relay)
+        self.leave()
 
     def note_audit_failure(self) -> None:
         """The log cannot be written any more: not ready, and the process is to end."""
@@ -123,8 +155,12 @@ class Gateway:
         metrics.limits_degraded.set(health.degraded_count)
         metrics.limits_lost.set(health.settle_lost_count)
         metrics.keys_are_missing.set(len(parts.authenticator.unready_issuers))
-        for name, is_open in parts.pool.breakers().items():
-            metrics.breaker_is_open.labels(name).set(1 if is_open else 0)
+        for lane in parts.pool.lanes():
+            labels = (lane.destination, str(lane.replica), lane.model)
+            metrics.breaker_is_open.labels(*labels).set(1 if lane.is_open else 0)
+            metrics.upstream_limit.labels(*labels).set(lane.limit)
+        for name, replica, tokens in parts.pool.outstanding():
+            metrics.upstream_outstanding.labels(name, str(replica)).set(tokens)
         for name, queue in parts.turnstile.queues.items():
             metrics.queue_running.labels(name).set(queue.running_count)
             for workload in WORKLOADS:
@@ -141,13 +177,13 @@ class Gateway:
             "audit": "ok" if parts.audit.healthy else "failed",
             "limits": "ok" if parts.limiter.health.is_connected else "degraded",
             "keys": "ok" if not parts.authenticator.unready_issuers else "unavailable",
-            "draining": self.is_draining,
+            "draining": self.is_leaving,
         }
         is_ready = (
             states["policy"] == "ok"
             and states["audit"] == "ok"
             and states["keys"] == "ok"
-            and not self.is_draining
+            and not self.is_leaving
         )
         return msgspec.json.encode({"status": "ready" if is_ready else "not-ready", **states}), is_ready
 
@@ -157,15 +193,16 @@ class _Leaving:
 
     __slots__ = ("_gateway", "_reply")
 
-    def __init__(self, gateway: Gateway, reply: Callable[..., Any]) -> None:
+    def __init__(self, gateway: Gateway, reply: Relay) -> None:
         self._gateway = gateway
         self._reply = reply
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self._gateway.run(self._reply)
         try:
             await self._reply(scope, receive, send)
         finally:
-            self._gateway.leave()
+            self._gateway.ended(self._reply)
 
 
 class _Parts:
@@ -188,20 +225,6 @@ class _Parts:
         self.watch = watch
 
 
-def _endpoint(settings: EndpointSettings) -> Endpoint:
-    return Endpoint(
-        url=settings.url,
-        credential=read_secret(settings.credential) if settings.credential else None,
-        deadlines=Deadlines(
-            settings.connect_seconds,
-            settings.first_byte_seconds,
-            settings.idle_seconds,
-            settings.total_seconds,
-        ),
-        max_connections=settings.max_connections,
-    )
-
-
 def _doors(settings: Settings) -> dict[str, Door]:
     """The doors of all destinations with a bounded number of places. Raises `ConfigurationError`."""
     doors = {}
@@ -220,6 +243,11 @@ def _doors(settings: Settings) -> dict[str, Door]:
         except ValueError as error:
             raise ConfigurationError(f"{where}: {error}") from None
     return doors
+
+
+def _note_credential_fault(error: ConfigurationError) -> None:
+    # The sentence names the reference, never the value.
+    log().error("credential not taken", reason=str(error))
 
 
 def _encoder(pepper: bytes, settings: Settings) -> Callable[[Admitted, Destination], Outgoing]:
@@ -289,8 +317,12 @@ async def open_gateway(
         audit = await _open_audit(settings, stack)
         authenticator = await _open_identity(settings, pepper, stack)
         limiter = await _open_limits(settings, watch, stack)
-        endpoints = {name: _endpoint(each) for name, each in settings.destinations.items()}
-        pool = await stack.enter_async_context(ConnectionPool(endpoints, _encoder(key, settings), BUILD))
+        endpoints = {
+            name: endpoint_of(each, _note_credential_fault) for name, each in settings.destinations.items()
+        }
+        pool = await stack.enter_async_context(
+            ConnectionPool(endpoints, _encoder(key, settings), BUILD, metrics.observe_upstream)
+        )
         turnstile = Turnstile(_doors(settings), time.monotonic)
         approvals = RedisApprovals(
             limiter.run_script,

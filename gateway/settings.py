@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -29,6 +29,7 @@ class ServerSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     body_timeout_seconds: int = 10
     write_timeout_seconds: int = 30
     max_in_flight: int = 1024
+    leave_seconds: int = 0
     drain_seconds: int = 30
 
 
@@ -154,18 +155,42 @@ class QueueSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     classes: dict[str, ClassSettings] = {}
 
 
-class EndpointSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
-    """How to reach one destination of the policy. Deadlines in seconds."""
+class ReplicaSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """One of several servers of a destination, and its share of the work beside the others."""
 
     url: str
+    weight: Annotated[int, msgspec.Meta(ge=1, le=1000)] = 1
+
+
+class EndpointSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How to reach one destination of the policy: by `url`, or by several `replicas`. Deadlines in seconds.
+
+    `networks` are CIDR ranges that connections may go to; `proxy_credential` is a reference to
+    `user:password`.
+    """
+
+    url: str = ""
+    replicas: tuple[ReplicaSettings, ...] = ()
     credential: str = ""
     connect_seconds: float = 5.0
     first_byte_seconds: float = 60.0
     idle_seconds: float = 30.0
     total_seconds: float = 600.0
-    max_connections: int = 512
+    max_connections: Annotated[int, msgspec.Meta(ge=1)] = 512
     priority: bool = False
     queue: QueueSettings | None = None
+    prefix_affinity: bool = True
+    networks: tuple[str, ...] = ()
+    ca_file: str = ""
+    client_cert_file: str = ""
+    client_key_file: str = ""
+    proxy: str = ""
+    proxy_credential: str = ""
+
+    @property
+    def servers(self) -> tuple[ReplicaSettings, ...]:
+        """All replicas; a destination with a `url` has one."""
+        return self.replicas or (ReplicaSettings(self.url),)
 
 
 class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):

@@ -192,8 +192,26 @@ class Metrics:
         )
         self.breaker_is_open = Gauge(
             "tidegate_upstream_breaker_open_state",
-            "1 while a destination's circuit breaker is open",
-            ["destination"],
+            "1 while the circuit breaker of a model at a replica is open",
+            ["destination", "replica", "model"],
+            registry=self.registry,
+        )
+        self.upstream_limit = Gauge(
+            "tidegate_upstream_concurrency_limit_requests",
+            "Requests that a model at a replica takes at a time, as its own 429 taught",
+            ["destination", "replica", "model"],
+            registry=self.registry,
+        )
+        self.upstream_outstanding = Gauge(
+            "tidegate_upstream_outstanding_tokens",
+            "Tokens that a replica was asked for and has not answered yet",
+            ["destination", "replica"],
+            registry=self.registry,
+        )
+        self.upstream_events = Counter(
+            "tidegate_upstream_events",
+            "Choices of a destination: retry, retry-refused, limited, home, spilled, new",
+            ["destination", "event"],
             registry=self.registry,
         )
         self._children: dict[tuple[str, str, str], Any] = {}
@@ -202,6 +220,10 @@ class Metrics:
     def observe_shadow(self, outcome: str) -> None:
         """Count one comparison with the shadow policy."""
         self.policy_shadow.labels(outcome).inc()
+
+    def observe_upstream(self, destination: str, event: str) -> None:
+        """Count one choice among the replicas of a destination."""
+        self.upstream_events.labels(destination, event).inc()
 
     def observe(self, phase: str, reason: str, destination: str, elapsed_us: int) -> None:
         """Count the end of a request and the time it took."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gateway.domain.chat import ResolvedRequest
-from gateway.domain.decision import WORKLOADS, Permit
+from gateway.domain.decision import WORKLOADS, Facts, Permit
 from gateway.domain.finding import Verdict
 from gateway.domain.limits import Reservation
 from gateway.domain.principal import Principal
@@ -15,6 +15,8 @@ from gateway.domain.record import Receipt
 @dataclass(frozen=True, slots=True)
 class Admitted:
     """A request that passed every stage: who, what, which label, where to, reserved, recorded.
+
+    `facts` are what the policy was asked, so that it can be asked again before a further attempt.
 
     Only `gateway/pipeline/admit.py` constructs it (held by a test over the source tree). There is no
     other argument by which `Upstream.open` could be persuaded. `workload` is one of
@@ -28,6 +30,7 @@ class Admitted:
     permit: Permit
     reservation: Reservation
     receipt: Receipt
+    facts: Facts
     workload: str = WORKLOADS[0]
     max_wait_seconds: float | None = None
 

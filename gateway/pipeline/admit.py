@@ -116,7 +116,16 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
             permit = trail.decision = _narrow(snapshot, permit, reservation)
             receipt = await walk.journal.record(records.intent(trail, permit))
             return Admitted(
-                raw.request_id, principal, resolved, verdict, permit, reservation, receipt, workload, max_wait
+                raw.request_id,
+                principal,
+                resolved,
+                verdict,
+                permit,
+                reservation,
+                receipt,
+                facts,
+                workload,
+                max_wait,
             )
         except BaseException:
             await walk.limiter.settle(reservation, None)

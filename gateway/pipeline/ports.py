@@ -6,9 +6,10 @@ comes out of a port is a fault: the walk refuses the request and nothing leaves.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
+from gateway.audit.canonical import LogEvent
 from gateway.domain.admitted import Admitted
 from gateway.domain.approval import Approval, ApprovalAsk, ApprovalFact
 from gateway.domain.chat import ChatRequest, ResolvedRequest
@@ -66,6 +67,10 @@ class Journal(Protocol):
         """
         ...
 
+    async def record_event(self, event: LogEvent) -> Receipt:
+        """Make an event durable that is no request's beginning or end. Raises `AuditUnavailable`."""
+        ...
+
 
 class UpstreamAnswer(Protocol):
     """An open answer of a destination: status 200 was received, the body is still coming."""
@@ -84,6 +89,10 @@ class UpstreamAnswer(Protocol):
         """Body bytes as they come. Raises `UpstreamFailed` or `UpstreamTimeout` when cut."""
         ...
 
+    def note_progress(self) -> None:
+        """The chunk that came last held tokens: only these keep a stream alive and a destination healthy."""
+        ...
+
     async def close(self, *, is_faulty: bool = False) -> None:
         """Close the connection (cancels generation when the body is not finished). Idempotent.
 
@@ -92,11 +101,26 @@ class UpstreamAnswer(Protocol):
         ...
 
 
+#: Hears how an attempt ended (a code) before the next one at the same destination begins.
+Again = Callable[[str], Awaitable[None]]
+
+
 class Upstream(Protocol):
     """Stage 8: the only place that opens a connection."""
 
-    async def open(self, admitted: Admitted, destination: Destination) -> UpstreamAnswer:
-        """Send the request. Raises `UpstreamUnavailable`, `-Timeout`, `-Failed`, `-Rejected`."""
+    async def open(
+        self,
+        admitted: Admitted,
+        destination: Destination,
+        *,
+        waited_seconds: float = 0.0,
+        again: Again | None = None,
+    ) -> UpstreamAnswer:
+        """Send the request. Raises `UpstreamUnavailable`, `-Timeout`, `-Failed`, `-Rejected`.
+
+        `waited_seconds` is what earlier attempts took of the total. `again` is awaited before each further
+        attempt at this destination; what it raises ends them.
+        """
         ...
 
     def order(self, destinations: Sequence[Destination]) -> tuple[Destination, ...]:

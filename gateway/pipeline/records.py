@@ -59,7 +59,7 @@ class Trail:
 
 @dataclass(slots=True)
 class Outcome:
-    """How an exchange ended, filled by the relay."""
+    """How an exchange ended, filled by the relay. `is_open`: a destination may have accepted the request."""
 
     phase: Phase = Phase.ABORTED
     reason_code: str = "internal-error"
@@ -75,6 +75,7 @@ class Outcome:
     error_class: str | None = None
     filters: tuple[FilterAction, ...] = ()
     tool_calls: tuple[ToolCallFact, ...] = ()
+    is_open: bool = False
 
 
 def actor_of(principal: Principal | None) -> Actor | None:

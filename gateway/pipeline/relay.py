@@ -30,15 +30,14 @@ from gateway.domain.record import Phase
 from gateway.domain.stream import AnswerEnd, Finish, StreamEvent, TextDelta, UsageReport
 from gateway.errors import (
     AuditUnavailable,
+    NotReady,
     Refusal,
     UpstreamFailed,
-    UpstreamTimeout,
-    UpstreamUnavailable,
 )
 from gateway.pipeline import records
 from gateway.pipeline.admit import Walk
-from gateway.pipeline.failover import may_try_next
-from gateway.pipeline.ports import AnswerEncoder, AnswerGate, Place, UpstreamAnswer
+from gateway.pipeline.failover import Failover
+from gateway.pipeline.ports import AnswerEncoder, AnswerGate, UpstreamAnswer
 from gateway.pipeline.records import Outcome
 from gateway.snapshot import Snapshot
 
@@ -47,6 +46,9 @@ Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
 
 _DRAIN_SECONDS = 0.25
+#: A client that does not read cannot hold up a gateway that stops.
+_FAREWELL_SECONDS = 2.0
+_STOPPING = "gateway-shutdown"
 
 
 class Relay:
@@ -62,16 +64,15 @@ class Relay:
         "_chars_in",
         "_digest",
         "_encoder",
+        "_failover",
         "_filter",
         "_held",
-        "_is_open",
         "_is_sealed",
         "_is_sealing",
         "_is_settled",
         "_is_started",
         "_latency_us",
         "_outcome",
-        "_place",
         "_send",
         "_sending_since",
         "_started_ns",
@@ -96,12 +97,11 @@ class Relay:
             walk.keyed_digest,
         )
         self._digest = hashlib.blake2b(digest_size=32, key=walk.digest_key)
+        self._failover = Failover(walk, snapshot, admitted, self._outcome, self._mark)
         self._answer: UpstreamAnswer | None = None
-        self._place: Place | None = None
         self._held: list[StreamEvent] = []
         self._latency_us: list[tuple[str, int]] = []
         self._chars_in = 0
-        self._is_open = False  # a destination may have accepted the request
         self._is_started = False  # the response start has been sent
         self._is_sealing = False  # the closing record is on its way; the client's leaving is ignored
         self._is_sealed = False  # the closing record was handed over; there is no other
@@ -125,7 +125,11 @@ class Relay:
                 raise
             if self._task is not None:
                 self._task.uncancel()
-            self._abort(self._cause, 499)
+            if self._cause == _STOPPING:
+                words = "The gateway is stopping. Send the request again."
+                await self._refuse(NotReady(words, code=_STOPPING, retry_after_seconds=1))
+            else:
+                self._abort(self._cause, 499)
         except Refusal as refusal:
             await self._refuse(refusal)
         except Exception as fault:  # noqa: BLE001
@@ -138,15 +142,23 @@ class Relay:
                 self._timer.cancel()
             await self._finish()
 
+    def stop(self) -> None:
+        """End the answer now: its client is told, its record written. Nothing once its end is on its way."""
+        self._interrupt(_STOPPING)
+
     # -- the exchange ------------------------------------------------------------------------------
 
     async def _exchange(self) -> None:
-        answer = await self._open()
+        answer = self._answer = await self._failover.open()
+        self._mark("first_byte")
         decoder = self._walk.dialects.decoder(answer.destination, self._admitted.request.chat)
         chunks = answer.chunks()
         is_ended = False
         async for chunk in chunks:
-            released, is_ended = self._released(decoder.feed(chunk))
+            events = decoder.feed(chunk)
+            if events:
+                answer.note_progress()
+            released, is_ended = self._released(events)
             if released:
                 await self._send_events(released)
             if is_ended:
@@ -159,46 +171,6 @@ class Relay:
             raise UpstreamFailed("The destination's answer was cut off.", code="upstream-truncated")
         await self._complete()
         await _drain(chunks)
-
-    async def _open(self) -> UpstreamAnswer:
-        """The first destination of the permit that begins to answer."""
-        places = self._walk.upstream.order(self._admitted.permit.destinations)
-        for position, place in enumerate(places):
-            self._outcome.destination = place
-            try:
-                self._place = await self._enter(place)
-                self._is_open = True
-                answer = await self._walk.upstream.open(self._admitted, place)
-            except Refusal as refusal:
-                self._leave()
-                # A destination that accepted the request and then was silent may still charge for it.
-                self._is_open = isinstance(refusal, UpstreamTimeout)
-                self._outcome.attempts.append((place.name, refusal.code))
-                if position + 1 == len(places) or not may_try_next(refusal):
-                    raise
-            else:
-                self._outcome.attempts.append((place.name, "answered"))
-                self._outcome.upstream_request_id = answer.upstream_request_id
-                self._answer = answer
-                self._mark("first_byte")
-                return answer
-        raise UpstreamUnavailable("No permitted destination is available. Try again later.")
-
-    async def _enter(self, place: Destination) -> Place | None:
-        """A place at a destination that takes a bounded number at a time."""
-        admitted = self._admitted
-        tenant, tokens = admitted.principal.tenant, admitted.reservation.tokens
-        entered = await self._walk.doors.enter(
-            place.name, admitted.workload, tenant, tokens, admitted.max_wait_seconds
-        )
-        if entered is not None:
-            self._mark("queue")
-        return entered
-
-    def _leave(self) -> None:
-        if self._place is not None:
-            self._place.leave()
-            self._place = None
 
     def _released(self, events: tuple[StreamEvent, ...]) -> tuple[list[StreamEvent], bool]:
         """Filter events. Gives those that may be sent now, and whether the answer has ended."""
@@ -287,8 +259,9 @@ class Relay:
         except AuditUnavailable as failure:
             refusal = failure
         await self._settle()
+        bound_seconds = _FAREWELL_SECONDS if self._cause == _STOPPING else self._walk.write_timeout_seconds
         try:
-            async with asyncio.timeout(self._walk.write_timeout_seconds):
+            async with asyncio.timeout(bound_seconds):
                 if self._is_started:
                     await self._send_bytes(self._encoder.fail(refusal), more=False)
                 else:
@@ -328,7 +301,7 @@ class Relay:
         outcome.response_hmac = self._digest.hexdigest() if self._is_started else None
         if outcome.phase is Phase.COMPLETED:
             outcome.response_hmac = self._digest.hexdigest()
-        if self._is_open and outcome.usage is None:
+        if outcome.is_open and outcome.usage is None:
             outcome.usage = self._estimated_usage()
         self._mark("total")
         record = records.ending(self._admitted, outcome, tuple(self._latency_us))
@@ -367,7 +340,7 @@ class Relay:
         if self._is_settled and self._answer is None:
             return
         finishing = asyncio.ensure_future(self._finish_bounded())
-        finishing.add_done_callback(lambda done: self._leave())
+        finishing.add_done_callback(lambda done: self._failover.leave())
         await asyncio.shield(finishing)
 
     async def _finish_bounded(self) -> None:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from gateway.domain.finding import Finding
 from gateway.errors import ConfigurationError
@@ -19,7 +19,7 @@ from gateway.output.rules import OutputProfile, parse_profile
 from gateway.output.stream_filter import StreamFilter
 from gateway.policy import document
 from gateway.policy.bundle import as_text, compile_and_test
-from gateway.policy.compiled import CompiledPolicy
+from gateway.policy.compiled import CompiledPolicy, DestinationPolicy
 from gateway.policy.evaluate import evaluate, keep, servable_models
 from gateway.policy.signing import Active
 from gateway.protocols.registry import build_registry
@@ -122,17 +122,31 @@ def _check_hosts(policy: CompiledPolicy, endpoints: Mapping[str, EndpointSetting
             raise ConfigurationError(
                 f"settings: destinations.{name}: expected a destination of the policy ({known})"
             )
-        parts = urlsplit(endpoint.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise ConfigurationError(f"settings: destinations.{name}.url: expected an http or https URL")
-        if parts.username or parts.password or parts.query or parts.fragment:
-            raise ConfigurationError(
-                f"settings: destinations.{name}.url: expected no credentials, query or fragment in the URL"
-            )
-        if parts.hostname not in place.hosts:
-            # fail-closed: the policy says which hosts a destination's clearance is good for.
-            raise ConfigurationError(
-                f"settings: destinations.{name}.url: the host is not one of the policy's hosts for {name}"
-            )
-        if place.hosted and parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "localhost"}:
-            raise ConfigurationError(f"settings: destinations.{name}.url: expected https for a hosted one")
+        if bool(endpoint.url) == bool(endpoint.replicas):
+            raise ConfigurationError(f"settings: destinations.{name}: expected either url or replicas")
+        for each in endpoint.servers:
+            _check_url(name, each.url, place)
+        if endpoint.proxy:
+            _plain_url(f"{name}.proxy", endpoint.proxy)
+
+
+def _check_url(name: str, url: str, place: DestinationPolicy) -> None:
+    parts = _plain_url(f"{name}.url", url)
+    if parts.hostname not in place.hosts:
+        # fail-closed: the policy says which hosts a destination's clearance is good for.
+        raise ConfigurationError(
+            f"settings: destinations.{name}.url: the host is not one of the policy's hosts for {name}"
+        )
+    if place.hosted and parts.scheme != "https" and parts.hostname not in {"127.0.0.1", "localhost"}:
+        raise ConfigurationError(f"settings: destinations.{name}.url: expected https for a hosted one")
+
+
+def _plain_url(key: str, url: str) -> SplitResult:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ConfigurationError(f"settings: destinations.{key}: expected an http or https URL")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ConfigurationError(
+            f"settings: destinations.{key}: expected no credentials, query or fragment in the URL"
+        )
+    return parts

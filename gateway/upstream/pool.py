@@ -3,9 +3,9 @@
 Invariants
 1. `open` takes an `Admitted`; the bytes sent are made from it here, by the encoder handed in.
 2. Clearance is checked again, by this module itself, for every connection (`_check`).
-3. Every wait has a deadline with a name: connect, first byte, idle, total. Time in which the client
-   does not take what came is never the destination's idleness.
-4. `close` on an unfinished answer drops the connection, which stops the generation.
+3. Every wait has a deadline with a name: connect, first byte, idle, total. The total is that of the
+   exchange: what earlier attempts took is not given again.
+4. A further attempt at a destination is heard of (`again`) before a byte of it leaves.
 
 httpx request objects are handed straight to the transport over aiohttp: 188 µs of CPU per request
 instead of 474 (measured 2026-11, see docs/adr).
@@ -14,189 +14,77 @@ instead of 474 (measured 2026-11, see docs/adr).
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-
-import aiohttp
-import httpx
-from httpx_aiohttp import AiohttpTransport
 
 from gateway.domain.admitted import Admitted
 from gateway.domain.decision import Destination
 from gateway.domain.outgoing import Outgoing
-from gateway.domain.secret import Secret
 from gateway.errors import (
+    ConfigurationError,
     Refusal,
     UpstreamFailed,
-    UpstreamRejected,
+    UpstreamLimited,
     UpstreamTimeout,
     UpstreamUnavailable,
 )
 from gateway.upstream import choose
-from gateway.upstream.breaker import Breaker
-from gateway.upstream.deadlines import Deadlines, Passed
-from gateway.upstream.refusals import DEFAULT_RETRY_SECONDS, from_status
+from gateway.upstream.affinity import Placements, prefixes
+from gateway.upstream.answer import OpenAnswer
+from gateway.upstream.replicas import Hold, Replica, Verdict, by_load, by_prefix, placed, take
+from gateway.upstream.retry import MAX_ATTEMPTS, RetryBudget, may_ask_again, pause_seconds
+from gateway.upstream.server import Endpoint, Server, read_refusal
 
 #: Path and body for one destination, made from the admitted request and nothing else.
 Encode = Callable[[Admitted, Destination], Outgoing]
-
-_ERROR_BODY_BYTES = 64 * 1024
-#: How a broken connection shows. The transport lets aiohttp's own errors through for what is no HTTP.
-_BROKEN = (httpx.TransportError, aiohttp.ClientError)
-#: Below the 5 s after which uvicorn-based servers (vLLM) close an idle connection.
-_KEEPALIVE_SECONDS = 4.0
-#: What an id of a provider's request may look like: no spaces, so no prose.
-_PLAIN_ID = re.compile(r"[A-Za-z0-9_.:-]{1,128}")
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """How to reach one destination. `url` is its base, for example `http://127.0.0.1:8001/v1`."""
-
-    url: str
-    credential: Secret | None
-    deadlines: Deadlines
-    max_connections: int = 512
+#: Hears the outcome of an attempt before the next one at the same destination; what it raises ends both.
+Again = Callable[[str], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class _Line:
-    """One destination's connections and breaker."""
+    """One destination: its replicas, their connections, and what they have in common."""
 
     endpoint: Endpoint
-    urls: dict[str, httpx.URL]
-    transport: AiohttpTransport
-    headers: list[tuple[bytes, bytes]]
-    breaker: Breaker = field(default_factory=Breaker)
-
-    def url(self, path: str) -> httpx.URL:
-        """The URL of `path` (a closed set of the dialects) below the destination's base."""
-        known = self.urls.get(path)
-        if known is None:
-            known = self.urls[path] = httpx.URL(self.endpoint.url.rstrip("/") + path)
-        return known
-
-    def headers_for(self, out: Outgoing) -> list[tuple[bytes, bytes]]:
-        """All headers of one request, the credential among them."""
-        headers = [*self.headers, *out.headers, (b"Content-Length", str(len(out.body)).encode())]
-        if self.endpoint.credential is not None:
-            headers.append((out.key_header, out.key_prefix + self.endpoint.credential.reveal().encode()))
-        return headers
+    replicas: list[Replica]
+    servers: list[Server]
+    budget: RetryBudget = field(default_factory=RetryBudget)
+    placements: Placements = field(default_factory=Placements)
 
 
-class OpenAnswer:
-    """The body of one answer that has begun (`ports.UpstreamAnswer`)."""
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """One model at one replica, for metrics."""
 
-    __slots__ = (
-        "_closed",
-        "_deadlines",
-        "_finished",
-        "_is_consumed",
-        "_is_counted",
-        "_line",
-        "_passed",
-        "_progressed",
-        "_response",
-        "_started",
-        "_timer",
-        "destination",
-        "upstream_request_id",
-    )
-
-    def __init__(
-        self, destination: Destination, line: _Line, response: httpx.Response, started: float
-    ) -> None:
-        self.destination = destination
-        self.upstream_request_id = plain_id(
-            response.headers.get("x-request-id") or response.headers.get("request-id")
-        )
-        self._line = line
-        self._deadlines = line.endpoint.deadlines
-        self._response = response
-        self._started = started
-        self._progressed = started
-        self._passed: Passed | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_consumed = False  # a piece is with the consumer; the destination is not waited for
-        self._finished = False
-        self._is_counted = False
-        self._closed = False
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Body bytes as they come; `UpstreamTimeout` or `UpstreamFailed` when they stop coming."""
-        loop = asyncio.get_running_loop()
-        self._progressed = loop.time()
-        self._arm(loop)
-        try:
-            async for chunk in self._response.stream:  # type: ignore[union-attr]
-                self._is_consumed = True
-                yield chunk
-                self._is_consumed = False
-                self._progressed = loop.time()
-        except _BROKEN:
-            raise self._cut(loop.time()) from None
-        finally:
-            if self._timer is not None:
-                self._timer.cancel()
-        if self._passed is not None:
-            raise self._cut(loop.time())
-        self._finished = True
-        self._line.breaker.succeed()
-
-    def _cut(self, now: float) -> Refusal:
-        self._is_counted = True
-        self._line.breaker.fail(now)
-        if self._passed is not None:
-            return UpstreamTimeout(
-                "The destination stopped answering in time.", code=f"upstream-{self._passed}-timeout"
-            )
-        return UpstreamFailed("The destination's answer was cut off.", code="upstream-truncated")
-
-    def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        wait = self._deadlines.next_check_seconds(self._started, self._progressed, loop.time())
-        self._timer = loop.call_later(wait, self._check_deadline, loop)
-
-    def _check_deadline(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._is_consumed:
-            self._progressed = loop.time()
-        passed = self._deadlines.passed(self._started, self._progressed, loop.time())
-        if passed is None:
-            self._arm(loop)
-            return
-        self._passed = passed
-        _drop(self._response)
-
-    async def close(self, *, is_faulty: bool = False) -> None:
-        """Give the connection back when the body was read, else drop it. Idempotent.
-
-        `is_faulty`: the body was no valid answer; the breaker counts it, unless it counted a cut already.
-        """
-        if self._closed:
-            return
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if not self._finished:
-            _drop(self._response)
-        if is_faulty and not self._is_counted:
-            self._line.breaker.fail(asyncio.get_running_loop().time())
-        elif not self._finished:
-            self._line.breaker.abandon()
-        try:
-            await self._response.stream.aclose()  # type: ignore[union-attr]
-        except _BROKEN:
-            # The connection is gone already, which is what closing asks for.
-            return
+    destination: str
+    replica: int
+    model: str
+    is_open: bool
+    limit: int
+    in_flight: int
 
 
 class ConnectionPool:
-    """`ports.Upstream` over real connections. Create it inside the running loop; `aclose` at the end."""
+    """`ports.Upstream` over real connections. Create it inside the running loop; `aclose` at the end.
 
-    def __init__(self, endpoints: Mapping[str, Endpoint], encode: Encode, user_agent: str) -> None:
+    `count(destination, event)` feeds a metric: `retry`, `retry-refused`, `limited`, `home`, `spilled`, `new`.
+    Raises `ConfigurationError` for files and addresses that cannot be used.
+    """
+
+    def __init__(
+        self,
+        endpoints: Mapping[str, Endpoint],
+        encode: Encode,
+        user_agent: str,
+        count: Callable[[str, str], None] = lambda destination, event: None,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
         self._encode = encode
-        self._lines = {name: _line(endpoint, user_agent) for name, endpoint in endpoints.items()}
+        self._count = count
+        self._chance = chance
+        self._lines = {name: _line(name, endpoint, user_agent) for name, endpoint in endpoints.items()}
 
     async def __aenter__(self) -> ConnectionPool:
         return self
@@ -209,58 +97,76 @@ class ConnectionPool:
     async def aclose(self) -> None:
         """Close all connections."""
         for line in self._lines.values():
-            await line.transport.aclose()
+            for server in line.servers:
+                await server.aclose()
 
     def order(self, destinations: Sequence[Destination]) -> tuple[Destination, ...]:
         """Destinations in the order to try them; see `choose.order`."""
         if len(destinations) == 1:
             return tuple(destinations)
         now = asyncio.get_running_loop().time()
-        return choose.order(destinations, lambda name: self._is_open(name, now))
+        return choose.order(destinations, lambda place: self._is_open(place, now))
 
-    def breakers(self) -> dict[str, bool]:
-        """Whether each destination's breaker is open."""
+    def lanes(self) -> list[LaneState]:
+        """State of every model at every replica that was asked so far."""
         now = asyncio.get_running_loop().time()
-        return {name: line.breaker.is_open(now) for name, line in self._lines.items()}
+        return [
+            LaneState(
+                name,
+                replica.index,
+                model,
+                lane.breaker.is_open(now),
+                int(lane.concurrency.limit),
+                lane.concurrency.in_flight,
+            )
+            for name, line in self._lines.items()
+            for replica in line.replicas
+            for model, lane in replica.lanes.items()
+        ]
 
-    def _is_open(self, name: str, now: float) -> bool:
-        line = self._lines.get(name)
-        return line is None or line.breaker.is_open(now)
+    def outstanding(self) -> list[tuple[str, int, int]]:
+        """(destination, replica, tokens) that are asked for and not answered yet."""
+        return [
+            (name, replica.index, replica.outstanding_tokens)
+            for name, line in self._lines.items()
+            for replica in line.replicas
+        ]
 
-    async def open(self, admitted: Admitted, destination: Destination) -> OpenAnswer:
+    def _is_open(self, place: Destination, now: float) -> bool:
+        line = self._lines.get(place.name)
+        return line is None or all(each.lane(place.model).breaker.is_open(now) for each in line.replicas)
+
+    async def open(
+        self,
+        admitted: Admitted,
+        destination: Destination,
+        *,
+        waited_seconds: float = 0.0,
+        again: Again | None = None,
+    ) -> OpenAnswer:
         """Send the admitted request to one destination of its permit and wait for the header.
 
+        `waited_seconds` is what earlier attempts of the exchange took. Without `again` there is one attempt.
         Raises `UpstreamUnavailable` (nothing was accepted; another destination may be tried),
         `UpstreamTimeout`, `UpstreamFailed`, `UpstreamRejected`.
         """
         line = self._check(admitted, destination)
         loop = asyncio.get_running_loop()
-        started = loop.time()
-        if not line.breaker.allow(started):
-            raise UpstreamUnavailable(
-                "The destination is not available just now. Try again later.",
-                code="upstream-circuit-open",
-                retry_after_seconds=line.breaker.retry_after_seconds(started),
-            )
-        try:
-            response = await self._send(line, self._encode(admitted, destination))
-        except Refusal:
-            line.breaker.fail(loop.time())
-            raise
-        except BaseException:
-            line.breaker.abandon()
-            raise
-        if response.status_code != 200:
-            raise await _refuse(line, response)
-        answer = OpenAnswer(destination, line, response, started)
-        wanted = "text/event-stream" if admitted.request.chat.stream else "application/json"
-        if not response.headers.get("content-type", "").lower().startswith(wanted):
-            line.breaker.fail(loop.time())
-            await answer.close()
-            raise UpstreamFailed(
-                "The destination did not give a valid answer.", code="upstream-wrong-content-type"
-            )
-        return answer
+        turn = _Turn(admitted, destination, loop.time() - waited_seconds)
+        line.budget.earn()
+        while True:
+            hold = self._take(line, turn, loop.time())
+            try:
+                return await self._attempt(line, turn, hold)
+            except Refusal as refusal:
+                if again is None or not self._may_retry(line, turn, refusal):
+                    raise
+                pause = pause_seconds(len(turn.tried) + 1, self._chance())
+                if loop.time() + pause - turn.started >= line.endpoint.deadlines.total_seconds:
+                    raise
+                outcome = refusal.code
+            await asyncio.sleep(pause)
+            await again(outcome)
 
     def _check(self, admitted: Admitted, destination: Destination) -> _Line:
         # fail-closed: the permit was checked when it was made; here it is checked where it matters.
@@ -276,97 +182,127 @@ class ConnectionPool:
             raise UpstreamUnavailable("The destination is not configured.", code="not-configured")
         return line
 
-    async def _send(self, line: _Line, out: Outgoing) -> httpx.Response:
+    def _take(self, line: _Line, turn: _Turn, now: float) -> Hold:
+        """A place at the best replica that has one. Raises `UpstreamUnavailable` or `UpstreamLimited`."""
+        name, model = turn.place.name, turn.place.model
+        hashes: tuple[int, ...] = ()
+        candidates = line.replicas
+        if len(candidates) > 1:
+            # Those that failed this request come last, not never: alone, one may be worth a second try.
+            untried = [each for each in candidates if each.index not in turn.tried] or candidates
+            if line.endpoint.has_affinity:
+                hashes = turn.hashes()
+                candidates = by_prefix(untried, hashes, line.placements, turn.tokens)
+            else:
+                candidates = by_load(untried)
+        for replica in candidates:
+            hold = take(replica, model, turn.tokens, now)
+            if hold is not None:
+                turn.tried.append(replica.index)
+                if hashes:
+                    self._count(name, placed(line.placements.find(hashes), replica.index))
+                    line.placements.note(hashes, replica.index)
+                return hold
+        breakers = [each.lane(model).breaker for each in line.replicas]
+        if all(each.is_open(now) for each in breakers):
+            raise UpstreamUnavailable(
+                "The destination is not available just now. Try again later.",
+                code="upstream-circuit-open",
+                retry_after_seconds=min(each.retry_after_seconds(now) for each in breakers),
+            )
+        self._count(name, "limited")
+        raise UpstreamLimited(
+            "The destination has as many requests as it takes just now. Try again later.",
+            upstream_status=429,
+            code="upstream-concurrency-limited",
+            retry_after_seconds=1,
+        )
+
+    def _may_retry(self, line: _Line, turn: _Turn, refusal: Refusal) -> bool:
+        attempts = len(turn.tried)
+        if attempts >= MAX_ATTEMPTS:
+            return False
+        is_untried_left = len(set(turn.tried)) < len(line.replicas)
+        if not is_untried_left and attempts > len(line.replicas):
+            return False
+        if not may_ask_again(refusal, is_untried_left=is_untried_left):
+            return False
+        if not line.budget.spend():
+            self._count(turn.place.name, "retry-refused")
+            return False
+        self._count(turn.place.name, "retry")
+        return True
+
+    async def _attempt(self, line: _Line, turn: _Turn, hold: Hold) -> OpenAnswer:
+        """One connection to one replica. Whatever happens, the hold is ended or handed to the answer."""
+        loop = asyncio.get_running_loop()
         deadlines = line.endpoint.deadlines
-        request = httpx.Request(
-            "POST",
-            line.url(out.path),
-            headers=line.headers_for(out),
-            stream=httpx.ByteStream(out.body),
-            extensions={"timeout": {"connect": deadlines.connect_seconds, "pool": deadlines.connect_seconds}},
-        )
         try:
-            async with asyncio.timeout(deadlines.first_byte_seconds):
-                return await line.transport.handle_async_request(request)
-        except TimeoutError:
-            raise UpstreamTimeout(
-                "The destination did not begin to answer in time.", code="upstream-first-byte-timeout"
-            ) from None
-        except _BROKEN as error:
-            raise _connect_refusal(error) from None
+            out = self._encode(turn.admitted, turn.place)
+            left = turn.started + deadlines.total_seconds - loop.time()
+            server = line.servers[hold.replica.index]
+            response = await server.send(out, hosted=turn.place.hosted, left_seconds=left)
+        except Refusal:
+            hold.end("bad", loop.time())
+            raise
+        except BaseException:
+            hold.end("unknown", loop.time())
+            raise
+        if response.status_code != 200:
+            try:
+                refusal = await read_refusal(response, deadlines)
+            except BaseException:
+                hold.end("unknown", loop.time())
+                raise
+            hold.end(_verdict(refusal), loop.time())
+            raise refusal
+        stream = turn.admitted.request.chat.stream
+        answer = OpenAnswer(turn.place, hold, response, deadlines, turn.started, needs_tokens=stream)
+        wanted = "text/event-stream" if stream else "application/json"
+        if not response.headers.get("content-type", "").lower().startswith(wanted):
+            await answer.close(is_faulty=True)
+            raise UpstreamFailed(
+                "The destination did not give a valid answer.", code="upstream-wrong-content-type"
+            )
+        return answer
 
 
-def _connect_refusal(error: Exception) -> Refusal:
-    if isinstance(error, aiohttp.ClientError):
-        return UpstreamFailed("The destination did not give a valid answer.", code="upstream-malformed")
-    cause = error.__cause__
-    if isinstance(cause, aiohttp.ServerTimeoutError):
-        return UpstreamTimeout(
-            "The destination did not accept a connection in time.",
-            code="upstream-connect-timeout",
-            retry_after_seconds=DEFAULT_RETRY_SECONDS,
-        )
-    if isinstance(cause, aiohttp.ClientConnectorError):
-        return UpstreamUnavailable(
-            "The destination is not available just now. Try again later.",
-            code="upstream-unreachable",
-            retry_after_seconds=DEFAULT_RETRY_SECONDS,
-        )
-    return UpstreamFailed("The destination closed the connection.", code="upstream-disconnected")
+@dataclass(slots=True)
+class _Turn:
+    """One request at one destination, over all its attempts there."""
+
+    admitted: Admitted
+    place: Destination
+    started: float
+    tried: list[int] = field(default_factory=list)
+    _hashes: tuple[int, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """What the request may cost: its estimated prompt and its allowed output."""
+        return max(1, self.admitted.reservation.tokens)
+
+    def hashes(self) -> tuple[int, ...]:
+        """Hashes of its message prefixes, for its tenant and model."""
+        if not self._hashes:
+            seed = f"{self.admitted.principal.tenant}\0{self.place.model}".encode()
+            self._hashes = prefixes(seed, self.admitted.request.chat)
+        return self._hashes
 
 
-async def _refuse(line: _Line, response: httpx.Response) -> Refusal:
-    """The refusal for a status other than 200; reads at most 64 KiB of body within the idle deadline."""
-    loop = asyncio.get_running_loop()
-    body = bytearray()
+def _verdict(refusal: Refusal) -> Verdict:
+    if isinstance(refusal, UpstreamLimited):
+        return "limited"
+    # A provider that refuses this request is alive.
+    return "bad" if isinstance(refusal, UpstreamFailed | UpstreamUnavailable | UpstreamTimeout) else "refused"
+
+
+def _line(name: str, endpoint: Endpoint, user_agent: str) -> _Line:
     try:
-        async with asyncio.timeout(line.endpoint.deadlines.idle_seconds):
-            async for chunk in response.stream:  # type: ignore[union-attr]
-                body += chunk
-                if len(body) > _ERROR_BODY_BYTES:
-                    break
-    except (TimeoutError, *_BROKEN):
-        body.clear()
-    finally:
-        _drop(response)
-    refusal = from_status(response.status_code, response.headers.get("retry-after"), bytes(body))
-    if isinstance(refusal, UpstreamRejected):
-        # A provider that refuses this request (or says 429) is alive.
-        line.breaker.succeed()
-    else:
-        line.breaker.fail(loop.time())
-    return refusal
-
-
-def _drop(response: httpx.Response) -> None:
-    """Close the connection under a response at once, without reading on."""
-    raw: aiohttp.ClientResponse | None = getattr(response.stream, "_aiohttp_response", None)
-    if raw is not None:
-        raw.close()
-
-
-def _line(endpoint: Endpoint, user_agent: str) -> _Line:
-    connector = aiohttp.TCPConnector(
-        limit=endpoint.max_connections, keepalive_timeout=_KEEPALIVE_SECONDS, ttl_dns_cache=30
+        servers = [Server(url, endpoint, user_agent) for url, _ in endpoint.urls]
+    except ConfigurationError as error:
+        raise ConfigurationError(f"settings: destinations.{name}.{error}") from None
+    most = endpoint.way.max_connections
+    return _Line(
+        endpoint, [Replica(at, weight, most) for at, (_, weight) in enumerate(endpoint.urls)], servers
     )
-    session = aiohttp.ClientSession(
-        connector=connector,
-        cookie_jar=aiohttp.DummyCookieJar(),
-        trust_env=False,
-        skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
-        timeout=aiohttp.ClientTimeout(total=None),
-    )
-    headers = [
-        (b"Host", httpx.URL(endpoint.url).netloc),
-        (b"Content-Type", b"application/json"),
-        (b"Accept", b"application/json, text/event-stream"),
-        (b"Accept-Encoding", b"identity"),
-        (b"User-Agent", user_agent.encode()),
-    ]
-    return _Line(endpoint, {}, AiohttpTransport(client=session, trust_env=False), headers)
-
-
-def plain_id(value: str | None) -> str | None:
-    """An id of a provider when it is one plain word of at most 128 characters, else None."""
-    # fail-closed: the provider chooses it and records keep it, so it cannot be a sentence.
-    return value if value is not None and _PLAIN_ID.fullmatch(value) else None

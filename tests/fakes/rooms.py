@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from gateway.assembly import problem
+from gateway.audit.canonical import LogEvent
 from gateway.dialects.table import WireFormats
 from gateway.domain.admitted import Admitted
 from gateway.domain.approval import Approval, ApprovalAsk, ApprovalFact, ApprovalState
@@ -22,8 +24,10 @@ from gateway.domain.secret import Secret
 from gateway.domain.stream import FilterAction, StreamEvent
 from gateway.errors import ApprovalRequired, Refusal
 from gateway.pipeline.admit import Walk
+from gateway.pipeline.ports import Again
 from gateway.policy.bundle import read_files
 from gateway.policy.compile import compile_bundle
+from gateway.policy.compiled import CompiledPolicy
 from gateway.policy.evaluate import evaluate, keep
 from gateway.protocols.resolve import resolve
 from gateway.protocols.tool_gate import guard
@@ -136,6 +140,7 @@ class FakeJournal:
 
     refusals: dict[Phase, Refusal] = field(default_factory=dict)
     records: list[RequestRecord] = field(default_factory=list)
+    events: list[LogEvent] = field(default_factory=list)
 
     async def record(self, record: RequestRecord) -> Receipt:
         await asyncio.sleep(0)
@@ -143,6 +148,13 @@ class FakeJournal:
             raise self.refusals[record.phase]
         self.records.append(record)
         return Receipt(record.request_id, "tests", len(self.records) - 1, "0" * 64)
+
+    async def record_event(self, event: LogEvent) -> Receipt:
+        await asyncio.sleep(0)
+        if Phase.LOG in self.refusals:
+            raise self.refusals[Phase.LOG]
+        self.events.append(event)
+        return Receipt("", "tests", len(self.records) + len(self.events) - 1, "0" * 64)
 
     @property
     def phases(self) -> list[str]:
@@ -157,6 +169,7 @@ class FakeAnswer:
         self.upstream_request_id: str | None = "up-1"
         self.is_closed = False
         self.is_faulty = False
+        self.progress_count = 0
         self._script = script
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -169,6 +182,9 @@ class FakeAnswer:
             else:
                 yield step
 
+    def note_progress(self) -> None:
+        self.progress_count += 1
+
     async def close(self, *, is_faulty: bool = False) -> None:
         self.is_closed = True
         self.is_faulty = is_faulty
@@ -176,15 +192,31 @@ class FakeAnswer:
 
 @dataclass
 class FakeUpstream:
-    """Answers by destination name: a script, a refusal to open, or None for silence."""
+    """Answers by destination name: a script, a refusal to open, or None for silence.
+
+    `again`: codes of attempts that fail inside a destination before its script runs.
+    """
 
     scripts: dict[str, Sequence[bytes | Refusal | None] | Refusal | None]
+    again: dict[str, Sequence[str]] = field(default_factory=dict)
     opened: list[str] = field(default_factory=list)
+    waited_seconds: list[float] = field(default_factory=list)
     answers: list[FakeAnswer] = field(default_factory=list)
 
-    async def open(self, admitted: Admitted, destination: Destination) -> FakeAnswer:
+    async def open(
+        self,
+        admitted: Admitted,
+        destination: Destination,
+        *,
+        waited_seconds: float = 0.0,
+        again: Again | None = None,
+    ) -> FakeAnswer:
         assert destination in admitted.permit.destinations
         self.opened.append(destination.name)
+        self.waited_seconds.append(waited_seconds)
+        for code in self.again.pop(destination.name, ()):
+            assert again is not None
+            await again(code)
         script = self.scripts[destination.name]
         if script is None:
             await asyncio.Event().wait()
@@ -217,6 +249,11 @@ class FakeFilter:
         return ()
 
 
+@cache
+def _policy() -> CompiledPolicy:
+    return compile_bundle(read_files(POLICIES))
+
+
 @dataclass
 class Rooms:
     """Everything that a walk is made of, to be bent by a test before `walk()` and `snapshot()`."""
@@ -237,7 +274,7 @@ class Rooms:
     refused: list[tuple[str, str | None]] = field(default_factory=list)
 
     def snapshot(self) -> Snapshot:
-        policy = compile_bundle(read_files(POLICIES))
+        policy = _policy()
 
         def classify(resolved: ResolvedRequest, floor: Label) -> Verdict:
             part = PartVerdict("messages[0]", Coverage.SCANNED)
@@ -271,7 +308,7 @@ class Rooms:
             return 10, 20
 
         return Walk(
-            snapshots=SnapshotHolder(),
+            snapshots=SnapshotHolder(self.snapshot()),
             authenticator=self.authenticator,
             limiter=self.limiter,
             approvals=self.approvals,

@@ -142,8 +142,6 @@ def assert_aborted(answer: RawAnswer, seen: Seen, code: str, status: int) -> Non
 CUT = ("in-band", 502, "upstream-truncated")
 BAD = ("in-band", 502, "upstream-malformed")
 MATRIX: dict[tuple[str, bool], tuple[str, int, str]] = {
-    ("refuse", False): ("http", 502, "upstream-disconnected"),
-    ("refuse", True): ("http", 502, "upstream-disconnected"),
     ("silence", False): ("http", 504, "upstream-first-byte-timeout"),
     ("silence", True): ("http", 504, "upstream-first-byte-timeout"),
     ("silence-after-head", False): ("http", 504, "upstream-idle-timeout"),
@@ -197,6 +195,22 @@ def test_a_fault_of_the_upstream_has_one_outcome(rig: Rig, mode: str, stream: bo
     if status in {429, 503}:
         assert int(answer.headers["retry-after"]) == (7 if mode.endswith("retry") else 5)
     assert seen.records[1]["decision"]["limits"]["settled_tokens"] >= 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_connection_that_is_reset_is_tried_once_more(rig: Rig, stream: bool) -> None:
+    """Whether a reset shows while connecting or while sending is up to the kernel."""
+    with fault(rig, "refuse") as seen:
+        answer = ask(rig, stream)
+    assert (answer.status, answer.code) in {(502, "upstream-disconnected"), (503, "upstream-unreachable")}
+    assert_error(answer, seen, answer.status, answer.code)
+    attempts = seen.records[1]["decision"]["route"]["attempts"]
+    assert 1 <= len(attempts) <= 2
+    assert len(attempts) == 2 or attempts[0]["outcome"] == "upstream-unreachable"
+    assert (
+        seen.grown('tidegate_upstream_events_total{destination="private-moe",event="retry"}')
+        == len(attempts) - 1
+    )
 
 
 STATUSES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +20,18 @@ from gateway.domain.outgoing import Outgoing
 from gateway.domain.secret import Secret
 from gateway.errors import Refusal, UpstreamFailed, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
 from gateway.pipeline.admit import admit
+from gateway.upstream.answer import plain_id
+from gateway.upstream.connector import Transport
 from gateway.upstream.deadlines import Deadlines
-from gateway.upstream.pool import ConnectionPool, Endpoint, plain_id
+from gateway.upstream.pool import ConnectionPool
+from gateway.upstream.server import Endpoint
 from tests.fakes.fault_standin import read_log
 from tests.fakes.rooms import Rooms, raw_request
 from tests.fakes.stack import Child, free_port, start_child
 
 pytestmark = pytest.mark.integration
 
+KEY = Secret("the-key")
 DEADLINES = Deadlines(connect_seconds=1, first_byte_seconds=1, idle_seconds=1, total_seconds=2.5)
 
 
@@ -72,23 +76,32 @@ async def admitted(stream: bool = True, level: Level = Level.INTERNAL) -> Admitt
 
 
 @asynccontextmanager
-async def pool_for(url: str, **names: Deadlines) -> AsyncIterator[ConnectionPool]:
-    endpoints = {
-        name: Endpoint(url, Secret("the-key"), names.get(name.replace("-", "_"), DEADLINES))
-        for name in ("hosted-openai", "private-moe")
-    }
+async def pool_for(
+    *urls: str,
+    way: Transport | None = None,
+    credential: Callable[[float], Secret] | None = lambda now: KEY,
+    has_affinity: bool = True,
+    deadlines: Deadlines = DEADLINES,
+) -> AsyncIterator[ConnectionPool]:
+    weighted = tuple((url, 1) for url in urls)
+    endpoint = Endpoint(weighted, credential, deadlines, way or Transport(), has_affinity)
+    endpoints = {"hosted-openai": endpoint, "private-moe": endpoint}
 
     def encode(request: Admitted, place: Destination) -> Outgoing:
         return Outgoing("/chat/completions", encode_body(request.request, place))
 
-    async with ConnectionPool(endpoints, encode, "tests") as pool:
+    async with ConnectionPool(endpoints, encode, "tests", chance=lambda: 0.0) as pool:
         yield pool
 
 
 async def read(pool: ConnectionPool, request: Admitted, place: Destination) -> bytes:
     answer = await pool.open(request, place)
     try:
-        return b"".join([chunk async for chunk in answer.chunks()])
+        body = b""
+        async for chunk in answer.chunks():
+            answer.note_progress()
+            body += chunk
+        return body
     finally:
         await answer.close()
 
@@ -217,7 +230,7 @@ async def test_answers_that_are_none_open_the_breaker(faults: Faults) -> None:
         for _ in range(5):
             answer = await pool.open(request, place)
             await answer.close(is_faulty=True)
-        assert pool.breakers()[place.name]
+        assert [lane.is_open for lane in pool.lanes()] == [True]
         with pytest.raises(UpstreamUnavailable) as caught:
             await pool.open(request, place)
     assert caught.value.code == "upstream-circuit-open"

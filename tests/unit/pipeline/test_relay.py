@@ -331,6 +331,52 @@ async def test_a_shutdown_seals_the_exchange_as_aborted() -> None:
     assert len(rooms.limiter.settled) == 1
 
 
+async def stopped(rooms: Rooms, stream: bool, client: Client) -> None:
+    """An exchange that is told to stop while it waits for the destination."""
+    walk, snapshot = rooms.walk(), rooms.snapshot()
+    admitted = await admit(walk, snapshot, raw_request(body(stream)))
+    relay = Relay(walk, snapshot, admitted, 0, 1)
+    task = asyncio.create_task(relay({}, client.receive, client.send))
+    for _ in range(50):
+        await asyncio.sleep(0)
+    relay.stop()
+    await asyncio.wait_for(task, 5)
+
+
+async def test_a_stop_ends_a_running_stream_with_an_error_event() -> None:
+    rooms = with_upstream(hosted_openai=[*STREAM[:2], None])
+    client = Client()
+    await stopped(rooms, True, client)
+    assert client.is_complete
+    assert b"Hello" in client.body
+    assert b'"code":"gateway-shutdown"' in client.body
+    assert b"[DONE]" not in client.body
+    result = rooms.journal.records[-1].result
+    assert rooms.journal.records[-1].reason_code == "gateway-shutdown"
+    assert result is not None
+    assert (result.status, result.client_disconnected) == (503, False)
+    assert len(rooms.limiter.settled) == 1
+    assert rooms.upstream.answers[0].is_closed
+
+
+async def test_a_stop_before_the_first_byte_is_a_503_to_be_sent_again() -> None:
+    rooms = with_upstream(hosted_openai=None)
+    client = Client()
+    await stopped(rooms, False, client)
+    assert client.status == 503
+    assert client.headers[b"retry-after"] == b"1"
+    assert rooms.journal.records[-1].reason_code == "gateway-shutdown"
+
+
+async def test_a_stop_is_not_held_up_by_a_client_that_does_not_read() -> None:
+    rooms = with_upstream(hosted_openai=[*STREAM[:2], None])
+    client = Client()
+    client.is_stalled = True
+    await stopped(rooms, True, client)
+    assert rooms.journal.records[-1].reason_code in {"gateway-shutdown", "client-stalled"}
+    assert len(rooms.limiter.settled) == 1
+
+
 async def test_an_unexpected_fault_is_told_without_its_text() -> None:
     rooms = with_upstream(hosted_openai=STREAM)
     rooms.filter.refusal = ValueError("DE89 3704")  # type: ignore[assignment]

@@ -16,4 +16,4 @@ def test_keeps_the_permits_order_when_all_are_well() -> None:
 
 def test_moves_open_breakers_to_the_end_and_drops_nothing() -> None:
     a, b, c = _place("a"), _place("b"), _place("c")
-    assert order((a, b, c), lambda name: name in {"a", "b"}) == (c, a, b)
+    assert order((a, b, c), lambda place: place.name in {"a", "b"}) == (c, a, b)
