@@ -21,6 +21,9 @@ from gateway.telemetry import configure_logging, log
 from gateway.web.app import build_app
 from gateway.web.wire import bounded_protocol
 
+#: Time in which answers that were ended tell their clients and write their records.
+CLOSING_SECONDS = 10
+
 
 @click.command()
 @click.argument("settings", type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -53,13 +56,15 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, gateway: Gateway) -> None:
         super().__init__(config)
         self._gateway = gateway
+        self._is_told = False
+        self._hurry = asyncio.Event()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Take SIGTERM and SIGINT as the wish to stop.
 
         uvicorn raises a caught signal again at the end, which would end the process before the audit log
-        is closed. A second signal gives up on running exchanges.
+        is closed.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -71,15 +76,37 @@ class _Server(uvicorn.Server):
                 loop.remove_signal_handler(number)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """First signal: drain. Second: stop waiting."""
-        if self.should_exit:
-            self.force_exit = True
-        self.should_exit = True
+        """First signal: drain. Any further one: end running answers now, each with its record.
+
+        uvicorn's own `force_exit` is never set: it would leave closing records and settlements behind.
+        """
+        if self._is_told:
+            self._hurry.set()
+        self._is_told = self.should_exit = True
 
     async def shutdown(self, sockets: object = None) -> None:
-        """Stop admitting, finish what runs, then close."""
+        """Leave rotation, stop admitting, let answers finish for a while, end the rest, then close."""
+        settings = self._gateway.settings.server
+        self._gateway.begin_leave()
+        await self._pause(settings.leave_seconds)
         self._gateway.begin_drain()
-        await super().shutdown(sockets)  # type: ignore[arg-type]
+        cutter = asyncio.create_task(self._cut_late(settings.drain_seconds))
+        try:
+            await super().shutdown(sockets)  # type: ignore[arg-type]
+        finally:
+            cutter.cancel()
+        # What uvicorn cancelled at the very end still seals and settles.
+        await self._gateway.closed(CLOSING_SECONDS)
+
+    async def _cut_late(self, seconds: float) -> None:
+        """End what still runs after the drain time, or at a second signal."""
+        await self._pause(seconds)
+        self._gateway.stop_exchanges()
+
+    async def _pause(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._hurry.wait()
 
 
 async def _serve(settings: Settings) -> int:
@@ -103,7 +130,7 @@ async def _serve(settings: Settings) -> int:
             proxy_headers=False,
             timeout_keep_alive=75,
             backlog=2048,
-            timeout_graceful_shutdown=settings.server.drain_seconds,
+            timeout_graceful_shutdown=settings.server.drain_seconds + CLOSING_SECONDS,
         )
         server = _Server(config, gateway)
         _settle_memory()
