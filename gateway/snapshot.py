@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from gateway.domain.caller import Caller
 from gateway.domain.chat import ChatRequest, ResolvedRequest
-from gateway.domain.decision import Decision, Destination, Facts, Permit
+from gateway.domain.decision import Decision, Facts, Permit
 from gateway.domain.finding import Verdict
 from gateway.domain.label import Label
 from gateway.domain.record import ShadowFact
@@ -25,17 +25,17 @@ class Snapshot:
     """Compiled protocols, detectors and policy, as the functions that the walk calls.
 
     `resolve(request, caller)` raises `Refusal`. `classify(resolved, floor)` never raises and never gives
-    a label below `floor`. `decide(facts)` never raises. `keep(permit, test)` keeps the destinations that
-    pass (None when none is left). `models(tenant)` lists logical models. `new_filter(profile)` gives the
-    output filter of one exchange. `shadow(facts, decision)` says what a candidate would have decided
-    otherwise; it never raises and is only recorded.
+    a label below `floor`. `decide(facts)` never raises. `private_only(permit)` drops hosted
+    destinations (None when none is left). `models(tenant)` lists logical models. `new_filter(profile)`
+    gives the output filter of one exchange. `shadow(facts, decision)` says what a candidate would have
+    decided otherwise; it never raises and is only recorded.
     Digests are sha256 in hex.
     """
 
     resolve: Callable[[ChatRequest, Caller], ResolvedRequest]
     classify: Callable[[ResolvedRequest, Label], Verdict]
     decide: Callable[[Facts], Decision]
-    keep: Callable[[Permit, Callable[[Destination], bool]], Permit | None]
+    private_only: Callable[[Permit], Permit | None]
     tenant_floor: Callable[[str], Label]
     models: Callable[[str], tuple[str, ...]]
     new_filter: Callable[[str], OutputFilter]

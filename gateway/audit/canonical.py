@@ -226,6 +226,7 @@ def _asked(asked: AskedFact) -> doc.AskedDoc:
         asked.extensions,
         dict(asked.attributes),
         asked.region,
+        dict(asked.unsaid),
     )
 
 

@@ -111,6 +111,7 @@ class AskedDoc(msgspec.Struct, frozen=True, omit_defaults=True):
     extensions: tuple[str, ...] = ()
     attributes: dict[str, str] = {}
     region: str = ""
+    unsaid: dict[str, str] = {}
 
 
 class ShadowDoc(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -2,7 +2,7 @@
 
 Invariants
 1. Every field comes from the resolved request, the destination or the gateway's own parameters.
-2. What this dialect cannot say is refused, with the field's name (`refusal`), before anything leaves.
+2. What this dialect cannot say is refused, with the field's name (`unsaid`), before anything leaves.
 3. Arguments of earlier tool calls are sent as the text that was classified, once it is one JSON object.
 
 Source: Anthropic's API reference for messages (version 2023-06-01).
@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from gateway.dialects.attachments import split_data_url
-from gateway.dialects.strict_json import refuse_unsaid, refuse_value
+from gateway.dialects.strict_json import refuse_unsaid
 from gateway.domain.chat import (
     ChatRequest,
     Message,
@@ -29,7 +29,6 @@ from gateway.domain.chat import (
     ToolDefinition,
 )
 from gateway.domain.decision import Destination
-from gateway.errors import RequestRefused
 
 KIND = "anthropic"
 #: Extensions that this dialect can say.
@@ -47,31 +46,36 @@ _EFFORTS = {
     "xhigh": "xhigh",
     "max": "max",
 }
-#: Fields of an image beside its address that say nothing.
-_PLAIN_IMAGE: tuple[dict[str, Any], ...] = ({}, {"detail": "auto"}, {"detail": None})
+#: How the payload of an image ends that asks for a resolution, and how that of a PDF begins.
+_DETAILED = ('"detail":"low"}}', '"detail":"high"}}')
+_PDF = '{"type":"file","file":{"file_data":"data:application/pdf;'
 _UNSAID = ("seed", "presence_penalty", "frequency_penalty", "logprobs", "top_logprobs", "logit_bias")
 
 
-def refusal(chat: ChatRequest) -> RequestRefused | None:
-    """Why this request cannot be said in Anthropic's dialect, by the first field; None when it can."""
+def unsaid(chat: ChatRequest) -> str | None:
+    """First field that Anthropic's format has no word for; None when all can be said.
+
+    Paths have no index: what was parsed from one turn may be several messages here.
+    """
     sampling = chat.sampling
-    field = next((name for name in _UNSAID if getattr(sampling, name)), None)
     if sampling.n != 1:
-        field = "n"
-    elif sampling.temperature is not None and sampling.temperature > 1:
-        field = "temperature"
-    elif odd := [name for name, _ in chat.extensions if name not in EXTENSIONS]:
-        field = odd[0]
-    elif chat.response_format is not None and not _is_sayable(chat.response_format):
-        field = "response_format"
-    if field is not None:
-        return refuse_unsaid(field)
-    if not any(message.role not in {Role.SYSTEM, Role.DEVELOPER} for message in chat.messages):
-        return refuse_unsaid("messages")
-    if chat.surface is Surface.CHAT and chat.messages[-1].role is Role.ASSISTANT:
+        return "n"
+    for name in _UNSAID:
+        if getattr(sampling, name):
+            return name
+    if sampling.temperature is not None and sampling.temperature > 1:
+        return "temperature"
+    for name, _ in chat.extensions:
+        if name not in EXTENSIONS:
+            return name
+    if chat.response_format is not None and not _is_sayable(chat.response_format):
+        return "response_format"
+    if chat.messages and chat.surface is Surface.CHAT and chat.messages[-1].role is Role.ASSISTANT:
         # Here a last answer would be continued, which a chat client did not ask for.
-        return refuse_unsaid("messages[].role")
-    return next(filter(None, map(_message_refusal, chat.messages)), None)
+        return "messages[].role"
+    if all(message.role in {Role.SYSTEM, Role.DEVELOPER} for message in chat.messages):
+        return "messages"
+    return next(filter(None, map(_unsaid_of, chat.messages)), None)
 
 
 def encode_messages(
@@ -89,9 +93,9 @@ def encode_messages(
     a keyed hash of the end user whom the client named.
     """
     chat = resolved.chat
-    if (fault := refusal(chat)) is not None:
-        # fail-closed: it was asked before; a gap there must not drop a field on the way.
-        raise fault
+    if (field := unsaid(chat)) is not None:
+        # fail-closed: the policy has checked this already; a gap there must not reach the wire.
+        raise refuse_unsaid(field)
     bounds = [each for each in (chat.sampling.max_output_tokens, max_output_tokens) if each is not None]
     body: dict[str, Any] = {
         "model": destination.model,
@@ -147,15 +151,13 @@ def _is_sayable(form: str) -> bool:
     return schema.schema is not msgspec.UNSET and schema.description is None and schema.strict is not False
 
 
-def _message_refusal(message: Message) -> RequestRefused | None:
-    """Paths have no index: what was parsed from one turn may be several messages here."""
+def _unsaid_of(message: Message) -> str | None:
     if message.name is not None:
-        return refuse_unsaid("messages[].name")
-    if any(isinstance(part, OpaquePart) and _attachment(part) is None for part in message.parts):
-        return refuse_unsaid("messages[].content[]")
+        return "messages[].name"
+    if any(isinstance(part, OpaquePart) and not _is_attachable(part) for part in message.parts):
+        return "messages[].content[]"
     if any(_arguments(call) is None for call in message.tool_calls):
-        path = "messages[].tool_calls[].function.arguments"
-        return refuse_value(path, "a JSON object is expected where this request may go")
+        return "messages[].tool_calls[].function.arguments"
     return None
 
 
@@ -241,19 +243,21 @@ def _arguments(call: ToolCall) -> msgspec.Raw | None:
     return msgspec.Raw(text)
 
 
-def _attachment(part: OpaquePart) -> dict[str, Any] | None:
-    """An image or a PDF as a block; None for what this dialect has no block for."""
+def _is_attachable(part: OpaquePart) -> bool:
+    """Whether there is a block for this part. Payloads of up to 4 MB are not decoded for it."""
+    if part.kind == "image_url":
+        return not part.payload.endswith(_DETAILED)
+    return part.kind == "file" and part.payload.startswith(_PDF)
+
+
+def _attachment(part: OpaquePart) -> dict[str, Any]:
+    """An image or a PDF as a block."""
     said = msgspec.json.decode(part.payload)
-    match said:
-        case {"type": "image_url", "image_url": {"url": str(url), **more}} if more in _PLAIN_IMAGE:
-            return {"type": "image", "source": _source(url)}
-        case {"type": "file", "file": {"file_data": str(url), **more}}:
-            if split_data_url(url)[0] != "application/pdf":
-                return None
-            title = {"title": more["filename"]} if "filename" in more else {}
-            return {"type": "document", "source": _source(url), **title}
-        case _:
-            return None
+    if part.kind == "image_url":
+        return {"type": "image", "source": _source(said["image_url"]["url"])}
+    file = said["file"]
+    title = {"title": file["filename"]} if file.get("filename") is not None else {}
+    return {"type": "document", "source": _source(file["file_data"]), **title}
 
 
 def _source(url: str) -> dict[str, str]:

@@ -44,20 +44,20 @@ _PLAIN = (
 )
 
 
-def refusal(chat: ChatRequest, kind: str) -> RequestRefused | None:
-    """Why a request of another surface cannot be said in the chat format; None when it can."""
+def unsaid(chat: ChatRequest, kind: str) -> str | None:
+    """First field that the chat format has no word for; None when all can be said."""
     if chat.surface is Surface.CHAT:
         return None
     if chat.thinking is Thinking.BUDGET:
-        return refuse_unsaid("thinking.budget_tokens")
+        return "thinking.budget_tokens"
     if any(
         message.role is Role.TOOL and any(isinstance(part, OpaquePart) for part in message.parts)
         for message in chat.messages
     ):
-        return refuse_unsaid("messages[].content[].content[]")
+        return "messages[].content[].content[]"
     if kind == "openai" and chat.messages and chat.messages[-1].role is Role.ASSISTANT:
         # There it would not be continued but followed by a new answer.
-        return refuse_unsaid("messages[].role")
+        return "messages[].role"
     return None
 
 
@@ -85,9 +85,9 @@ def encode_body(
     if not chat.messages:
         # fail-closed: a prompt that was not rendered would ask the destination for something else.
         raise RequestRefused("The request holds no message after its prompt was resolved.", param="messages")
-    if (fault := refusal(chat, destination.kind)) is not None:
-        # fail-closed: it was asked before; a gap there must not drop a field on the way.
-        raise fault
+    if (field := unsaid(chat, destination.kind)) is not None:
+        # fail-closed: the policy has checked this already; a gap there must not reach the wire.
+        raise refuse_unsaid(field)
     is_vllm = destination.kind == "vllm"
     body: dict[str, Any] = {
         "model": destination.model,

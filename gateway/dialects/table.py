@@ -19,7 +19,7 @@ from gateway.dialects.openai_request import parse_chat
 from gateway.domain.chat import ChatRequest, ResolvedRequest, Surface
 from gateway.domain.decision import Destination
 from gateway.domain.outgoing import Outgoing
-from gateway.errors import ConfigurationError, Refusal, RequestRefused
+from gateway.errors import ConfigurationError, Refusal
 
 Decoder = ChatStreamDecoder | ChatPlainDecoder | MessagesStreamDecoder | MessagesPlainDecoder
 Encoder = ChatStreamEncoder | ChatPlainEncoder | MessagesStreamEncoder | MessagesPlainEncoder
@@ -32,7 +32,7 @@ _PARSE: dict[str, Callable[[bytes], ChatRequest]] = {
     Surface.MESSAGES.value: parse_messages,
     COUNT_ENDPOINT: parse_count,
 }
-_CHAT_KINDS = openai_body.KINDS
+_CHAT_KINDS = sorted(openai_body.KINDS)
 _MESSAGES_HEADERS = ((b"anthropic-version", b"2023-06-01"),)
 
 
@@ -49,11 +49,11 @@ class WireFormats:
         """The request in a body that came to `endpoint`. Raises `RequestRefused`."""
         return _PARSE[endpoint](body)
 
-    def refusal(self, request: ChatRequest, destination: Destination) -> RequestRefused | None:
-        """Why the destination's dialect cannot say this request; None when it can say all of it."""
-        if destination.kind in _CHAT_KINDS:
-            return openai_body.refusal(request, destination.kind)
-        return anthropic_body.refusal(request)
+    def unsaid(self, request: ChatRequest) -> tuple[tuple[str, str], ...]:
+        """(kind, field) for each kind of destination that cannot be told all of this request, sorted."""
+        found = [(kind, openai_body.unsaid(request, kind)) for kind in _CHAT_KINDS]
+        found.append((anthropic_body.KIND, anthropic_body.unsaid(request)))
+        return tuple(sorted((kind, field) for kind, field in found if field is not None))
 
     def decoder(self, destination: Destination, request: ChatRequest) -> Decoder:
         """A new decoder for one answer. Raises `ConfigurationError` for another kind."""

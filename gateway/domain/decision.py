@@ -41,7 +41,8 @@ class Facts:
     `prompt` is name@version of the pinned prompt; `protocols` are all pinned documents in that form.
     `client` is the application of the token. `attributes` are (name, value) of the caller's attribute
     headers, still unchecked: the policy refuses what it does not declare. `region` is that of this
-    deployment. `at_seconds` is when the request came, in Unix time.
+    deployment. `at_seconds` is when the request came, in Unix time. `unsaid` are (kind, field): the kinds
+    of destinations whose wire format cannot say all of this request, with the first field that is missing.
     """
 
     tenant: str
@@ -62,6 +63,7 @@ class Facts:
     attributes: tuple[tuple[str, str], ...] = ()
     region: str = ""
     at_seconds: int = 0
+    unsaid: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

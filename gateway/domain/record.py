@@ -81,7 +81,8 @@ class AskedFact:
     """What the policy was asked beside tenant, roles, label, model and pins: enough to ask it again.
 
     `tools` names only tools of the registry; a client's own tool names are its free text, so they are
-    counted in `other_tool_count`. `at_seconds` is Unix time.
+    counted in `other_tool_count`. `at_seconds` is Unix time. `unsaid` are
+    (kind, field) of wire formats that could not say the request; paths of fields are closed words.
     """
 
     stream: bool
@@ -96,6 +97,7 @@ class AskedFact:
     extensions: tuple[str, ...] = ()
     attributes: tuple[tuple[str, str], ...] = ()
     region: str = ""
+    unsaid: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

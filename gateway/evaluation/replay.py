@@ -184,6 +184,7 @@ def _recorded(record: RecordDoc, deployment: Deployment | None) -> Recorded | st
         attributes=tuple(sorted(asked.attributes.items())),
         region=asked.region,
         at_seconds=asked.at,
+        unsaid=tuple(sorted(asked.unsaid.items())),
     )
     denied = None if route.destinations else record.reason_code
     is_admitted = record.phase == "admitted"

@@ -107,7 +107,7 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
         trail.decision = snapshot.decide(facts)
         if snapshot.shadow is not None:
             trail.shadow = snapshot.shadow(facts, trail.decision)
-        permit = trail.decision = _sayable(walk, snapshot, resolved, _permit(trail.decision))
+        permit = _permit(trail.decision)
         reservation = await _reserve(walk, principal, raw.request_id, prompt_tokens, output_tokens)
         trail.reservation = reservation
         try:
@@ -242,6 +242,7 @@ def _facts(
         attributes=raw.attributes,
         region=walk.region,
         at_seconds=raw.received_at_us // 1_000_000,
+        unsaid=walk.dialects.unsaid(chat),
     )
 
 
@@ -253,19 +254,6 @@ def _permit(decision: Permit | Denial) -> Permit:
     if decision.status == 400:
         raise RequestRefused(decision.message, code=decision.code, param=decision.param)
     raise PolicyDenied(decision.message, code=decision.code)
-
-
-def _sayable(walk: Walk, snapshot: Snapshot, resolved: ResolvedRequest, permit: Permit) -> Permit:
-    """The permit without destinations whose dialect has no word for something in the request."""
-    faults = [walk.dialects.refusal(resolved.chat, place) for place in permit.destinations]
-    first = next((fault for fault in faults if fault is not None), None)
-    if first is None:
-        return permit
-    able = snapshot.keep(permit, lambda place: walk.dialects.refusal(resolved.chat, place) is None)
-    if able is None:
-        # fail-closed: a field that cannot be carried over is refused, never dropped on the way.
-        raise first
-    return able
 
 
 async def _reserve(
@@ -306,7 +294,7 @@ def _narrow(snapshot: Snapshot, permit: Permit, reservation: Reservation) -> Per
     if not reservation.degraded:
         return permit
     # fail-closed: without exact limits nothing is bought from a hosted provider.
-    private = snapshot.keep(permit, lambda place: not place.hosted)
+    private = snapshot.private_only(permit)
     if private is None:
         raise LimitsUnavailable(
             "Limits cannot be checked just now, and no private destination is permitted. Try again later.",

@@ -19,7 +19,7 @@ from gateway.domain.principal import Principal
 from gateway.domain.record import Receipt, RequestRecord, ToolCallFact
 from gateway.domain.request import RawRequest
 from gateway.domain.stream import OutputFilter, StreamEvent
-from gateway.errors import Refusal, RequestRefused
+from gateway.errors import Refusal
 
 
 class Authenticator(Protocol):
@@ -202,8 +202,8 @@ class Dialects(Protocol):
         """Stage 2: the request in a body that came to this endpoint. Raises `RequestRefused`."""
         ...
 
-    def refusal(self, request: ChatRequest, destination: Destination) -> RequestRefused | None:
-        """Why the destination's dialect cannot say all of this request; None when it can."""
+    def unsaid(self, request: ChatRequest) -> tuple[tuple[str, str], ...]:
+        """(kind, field) for each kind of destination that cannot be told all of this request."""
         ...
 
     def decoder(self, destination: Destination, request: ChatRequest) -> AnswerDecoder:

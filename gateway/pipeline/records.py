@@ -193,6 +193,7 @@ def _asked(trail: Trail) -> AskedFact | None:
         extensions=tuple(sorted(facts.extensions)) if facts.extensions else (),
         attributes=facts.attributes,
         region=facts.region,
+        unsaid=facts.unsaid,
     )
 
 

@@ -7,13 +7,13 @@ Invariants
    first permit; permits after the matching one are not.
 4. `evaluate` never raises.
 5. A destination is part of a permit only when it is configured in this deployment, serves the asked
-   model in the asked variant, takes every extension field of the request, honours the rule's obligations,
-   and has clearance for the label.
+   model in the asked variant, takes every extension field of the request, speaks a format that can say
+   all of it, honours the rule's obligations, and has clearance for the label.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,10 @@ _BAD_ATTRIBUTE = (
     "This header is not an attribute of the policy, or its value is not one that the policy lists. "
     "Leave it out, or ask an administrator."
 )
+_UNSAID = (
+    "The field `{}` has no word in the format of the destinations where this request may go. "
+    "Leave it out, or choose another model."
+)
 _UNSUPPORTED = "No permitted destination takes this field. Leave it out, or choose another model."
 
 
@@ -57,17 +61,12 @@ def evaluate(policy: CompiledPolicy, facts: Facts, configured: frozenset[str]) -
         return _denial(policy, "rule-error", _RULE_ERROR)
 
 
-def keep(permit: Permit, test: Callable[[Destination], bool]) -> Permit | None:
-    """The same permit with only the destinations that pass `test`; None when none is left."""
-    places = tuple(place for place in permit.destinations if test(place))
-    if len(places) == len(permit.destinations):
-        return permit
-    return replace(permit, destinations=places) if places else None
-
-
 def private_only(permit: Permit) -> Permit | None:
     """The same permit without hosted destinations; None when none is left."""
-    return keep(permit, lambda place: not place.hosted)
+    private = tuple(place for place in permit.destinations if not place.hosted)
+    if len(private) == len(permit.destinations):
+        return permit
+    return replace(permit, destinations=private) if private else None
 
 
 def servable_models(policy: CompiledPolicy, tenant: str, configured: frozenset[str]) -> tuple[str, ...]:
@@ -158,6 +157,16 @@ def _permit(policy: CompiledPolicy, rule: Rule, facts: Facts, configured: frozen
         if not fitting:
             field = unsupported_field(places, wanted)
             return _denial(policy, "unsupported-field", _UNSUPPORTED, (rule.id,), status=400, param=field)
+        places = fitting
+    if facts.unsaid:
+        missing = dict(facts.unsaid)
+        fitting = tuple(place for place in places if place.kind not in missing)
+        if not fitting:
+            # fail-closed: a field that cannot be carried over is refused, never dropped on the way.
+            field = missing[places[0].kind]
+            return _denial(
+                policy, "unsupported-field", _UNSAID.format(field), (rule.id,), status=400, param=field
+            )
         places = fitting
     return Permit(facts.label, places, rule.obligations, (rule.id,), policy.id, policy.version, policy.sha256)
 

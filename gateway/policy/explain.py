@@ -106,6 +106,8 @@ def _destination_step(
     missing = facts.extensions - place.extensions
     if missing:
         return DestinationStep(name, False, f"does not take {', '.join(sorted(missing))}")
+    if unsaid := dict(facts.unsaid).get(place.kind):
+        return DestinationStep(name, False, f"has no word for {unsaid}")
     trust = f"clearance {place.clearance.word}, {'hosted' if place.hosted else 'private'}, {place.region}"
     return DestinationStep(name, True, f"as {served.model}; {trust}")
 

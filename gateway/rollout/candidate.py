@@ -20,7 +20,7 @@ from gateway.output.stream_filter import StreamFilter
 from gateway.policy import document
 from gateway.policy.bundle import as_text, compile_and_test
 from gateway.policy.compiled import CompiledPolicy, DestinationPolicy
-from gateway.policy.evaluate import evaluate, keep, servable_models
+from gateway.policy.evaluate import evaluate, private_only, servable_models
 from gateway.policy.signing import Active
 from gateway.protocols.registry import build_registry
 from gateway.protocols.resolve import resolve
@@ -74,7 +74,7 @@ def build_candidate(
         resolve=partial(resolve, registry=registry),
         classify=classifier.classify,
         decide=partial(evaluate, policy, configured=configured),
-        keep=keep,
+        private_only=private_only,
         tenant_floor=policy.floor,
         models=lambda tenant: servable_models(policy, tenant, configured),
         new_filter=_filters(profiles, detectors.find, settings.output.budget_ms),

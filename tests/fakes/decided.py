@@ -61,6 +61,7 @@ def record_of(
             tuple(sorted(facts.extensions)),
             facts.attributes,
             facts.region,
+            facts.unsaid,
         ),
     )
 

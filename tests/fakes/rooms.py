@@ -28,7 +28,7 @@ from gateway.pipeline.ports import Again
 from gateway.policy.bundle import read_files
 from gateway.policy.compile import compile_bundle
 from gateway.policy.compiled import CompiledPolicy
-from gateway.policy.evaluate import evaluate, keep
+from gateway.policy.evaluate import evaluate, private_only
 from gateway.protocols.resolve import resolve
 from gateway.protocols.tool_gate import guard
 from gateway.snapshot import Snapshot, SnapshotHolder
@@ -293,7 +293,7 @@ class Rooms:
             resolve=lambda chat, caller: resolve(chat, caller, REGISTRY),
             classify=classify,
             decide=decide,
-            keep=keep,
+            private_only=private_only,
             tenant_floor=policy.floor,
             models=lambda tenant: ("assistant",),
             new_filter=lambda profile: self.filter,

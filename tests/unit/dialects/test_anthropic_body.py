@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from gateway.dialects import openai_body
-from gateway.dialects.anthropic_body import refusal
+from gateway.dialects.anthropic_body import unsaid
 from gateway.dialects.anthropic_request import parse_messages
 from gateway.dialects.openai_body import TOOL_FAILED, encode_body
 from gateway.dialects.openai_request import parse_chat
 from gateway.domain.chat import ChatRequest, ResolvedRequest
+from gateway.errors import RequestRefused
 from tests.unit.dialects import chat_bodies, messages_bodies
 from tests.unit.dialects.chat_bodies import place
 from tests.unit.dialects.messages_bodies import PDF, PNG, sent, turn
@@ -114,7 +115,7 @@ def test_a_chat_request_is_said_in_its_words() -> None:
         response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}},
         stop="END",
     )
-    assert refusal(chat) is None
+    assert unsaid(chat) is None
     assert sent(chat) == {
         "model": "claude",
         "max_tokens": 1024,
@@ -205,9 +206,10 @@ def test_no_effort_means_no_thinking() -> None:
     ],
 )
 def test_what_it_has_no_word_for_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
-    fault = refusal(from_openai(**fields))
-    assert fault is not None
-    assert (fault.http_status, fault.param) == (400, param)
+    assert unsaid(from_openai(**fields)) == param
+    with pytest.raises(RequestRefused) as caught:
+        sent(from_openai(**fields))
+    assert (caught.value.code, caught.value.param) == ("unsupported-field", param)
 
 
 # -- the other way: an Anthropic client and a destination that speaks the chat format --------------
@@ -215,7 +217,7 @@ def test_what_it_has_no_word_for_is_refused_by_name(fields: dict[str, Any], para
 
 def chat_body(kind: str = "vllm", **fields: Any) -> Any:
     chat = parse_messages(messages_bodies.body(**fields))
-    assert openai_body.refusal(chat, kind) is None
+    assert openai_body.unsaid(chat, kind) is None
     return json.loads(encode_body(ResolvedRequest(chat), place(kind)))
 
 
@@ -272,9 +274,8 @@ def test_an_answer_that_was_begun_is_continued_where_the_server_can() -> None:
     turns = [{"role": "user", "content": "A"}, {"role": "assistant", "content": "B"}]
     found = chat_body(messages=turns)
     assert (found["continue_final_message"], found["add_generation_prompt"]) == (True, False)
-    fault = openai_body.refusal(parse_messages(messages_bodies.body(messages=turns)), "openai")
-    assert fault is not None
-    assert fault.param == "messages[].role"
+    chat = parse_messages(messages_bodies.body(messages=turns))
+    assert openai_body.unsaid(chat, "openai") == "messages[].role"
 
 
 def test_thinking_that_is_turned_off_is_no_effort() -> None:
@@ -293,6 +294,8 @@ def test_thinking_that_is_turned_off_is_no_effort() -> None:
 )
 def test_what_the_chat_format_has_no_word_for_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
     for kind in openai_body.KINDS:
-        fault = openai_body.refusal(parse_messages(messages_bodies.body(**fields)), kind)
-        assert fault is not None
-        assert (fault.http_status, fault.param) == (400, param)
+        chat = parse_messages(messages_bodies.body(**fields))
+        assert openai_body.unsaid(chat, kind) == param
+        with pytest.raises(RequestRefused) as caught:
+            encode_body(ResolvedRequest(chat), place(kind))
+        assert (caught.value.code, caught.value.param) == ("unsupported-field", param)

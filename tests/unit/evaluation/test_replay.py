@@ -32,6 +32,7 @@ FULL = replace(
     attributes=(("purpose", "audit"),),
     region="eu",
     at_seconds=1_796_000_000,
+    unsaid=(("anthropic", "seed"),),
 )
 
 

@@ -182,6 +182,14 @@ def test_fields_that_only_different_places_take_are_refused_with_one_that_the_fi
     assert (refused.code, refused.param) == ("unsupported-field", "top_k")
 
 
+def test_a_place_whose_format_cannot_say_the_request_is_left_out() -> None:
+    assert permitted(evaluate(policy(), replace(facts(), unsaid=(("openai", "seed"),)), ALL)) == ["private"]
+    mute = denied(evaluate(policy(), replace(facts(), unsaid=(("openai", "seed"), ("vllm", "n"))), ALL))
+    assert (mute.status, mute.code) == (400, "unsupported-field")
+    assert mute.param in {"seed", "n"}
+    assert f"`{mute.param}`" in mute.message
+
+
 def test_private_only_drops_hosted_places() -> None:
     both = evaluate(policy(), facts(), ALL)
     hosted = evaluate(policy(), facts(), frozenset({"hosted"}))
