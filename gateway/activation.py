@@ -1,6 +1,7 @@
 """What a policy folder becomes: one snapshot, activated whole or not at all.
 
-Enters: the folder of `settings.policy.directory`. Leaves: snapshots in the holder, events in the log.
+Enters: the folder of `settings.policy.directory`, or a bundle that an administrator orders.
+Leaves: snapshots in the holder, events in the log.
 
 Invariants
 1. A candidate is read once, compiled, checked, tested, bound to this deployment's endpoints, its signatures
@@ -8,14 +9,20 @@ Invariants
 2. An activation is in the audit log before it acts; when it cannot be recorded, it does not act.
 3. A revision below the one that acted last acts only as a signed rollback, also after a restart.
 4. The shadow candidate never acts, and its faults reach no request.
+5. One change at a time: the folder's watch and administrators take turns, and an order acts only on the
+   state that it names.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+
+import msgspec
 
 from gateway.audit.canonical import LogEvent
 from gateway.domain.decision import Decision, Facts
@@ -26,42 +33,56 @@ from gateway.policy.bundle import Loaded, fingerprint, try_load
 from gateway.policy.compiled import CompiledPolicy
 from gateway.policy.signing import (
     Active,
-    SignatureRefused,
-    check_revision,
-    check_signatures,
-    parse_signed,
-    trusted_signers,
 )
-from gateway.rollout.candidate import Candidate, build_candidate
-from gateway.rollout.content import fingerprint_of, read_content
+from gateway.protocols.registry import Registry
+from gateway.rollout.content import Content, fingerprint_of, read_content
+from gateway.rollout.preparer import PolicyRefused, Preparer, Read, Ready, compiled, row_of
 from gateway.rollout.revision import STATE_NAME, read_active, write_active
 from gateway.rollout.shadow import shadow_of
+from gateway.rollout.store import BundleStore, StoredBundle
 from gateway.sensitivity.classify import FindingsCache
-from gateway.sensitivity.context import load_context_model
-from gateway.sensitivity.detectors import Detector, DetectorSet, build_detectors
+from gateway.sensitivity.detectors import Detector
 from gateway.settings import Settings
 from gateway.snapshot import SnapshotHolder
 from gateway.telemetry import Metrics, log, report_fault
 
+#: Who activates what the folder holds.
+FOLDER = "folder"
+EventFacts = tuple[tuple[str, str | int], ...]
 #: Makes an event of the log durable (`AuditLog.record_event`).
 RecordEvent = Callable[[LogEvent], Awaitable[Receipt]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
-    """A candidate that may act, who signed it, and whether it is a rollback."""
+class Order:
+    """An administrator's change: who (a keyed digest), in which request, on which active digest."""
 
-    candidate: Candidate
-    signers: tuple[str, ...]
-    is_rollback: bool
+    actor: str
+    request_id: str
+    expected_sha256: str
+    reason: str = ""
+    is_rollback: bool = False
+
+    @property
+    def facts(self) -> tuple[tuple[str, str | int], ...]:
+        """For the record of what it does."""
+        more = (("reason", self.reason),) if self.reason else ()
+        return (("actor", self.actor), ("admin_request_id", self.request_id), *more)
 
 
 @dataclass(frozen=True, slots=True)
-class _Refused:
-    """Why a folder is not taken: a code for the record, a sentence for operators with file and place."""
+class PolicyState:
+    """What acts now, as administrators see it. Times are Unix microseconds.
 
-    code: str
-    reason: str
+    `rejected` is the last candidate that was not taken, with its time, since the last one that was."""
+
+    policy: CompiledPolicy
+    protocols: Registry
+    bundle: Active
+    signers: tuple[str, ...]
+    since_us: int
+    shadow: CompiledPolicy | None
+    rejected: tuple[int, PolicyRefused] | None
 
 
 class PolicyWatch:
@@ -74,19 +95,14 @@ class PolicyWatch:
         metrics: Metrics,
         cache: FindingsCache,
         extra_detectors: Sequence[Detector],
+        store: BundleStore | None = None,
     ) -> None:
         """Raises `ConfigurationError` for signers that cannot be used."""
         self._settings = settings
         self._directory = Path(settings.policy.directory)
         self._holder = holder
         self._metrics = metrics
-        self._cache = cache
-        is_builtin = settings.sensitivity.contextual_model == "builtin"
-        self._context = load_context_model() if is_builtin else None
-        self._extra_detectors = tuple(extra_detectors)
-        self._detectors: tuple[str, DetectorSet] | None = None
-        pairs = [(signer.name, signer.public_key) for signer in settings.policy.signers]
-        self._signers = trusted_signers(pairs, settings.policy.required_signers)
+        self._preparer = Preparer(settings, cache, extra_detectors)
         place = settings.policy.state_file
         self._state = Path(place) if place else Path(settings.audit.directory) / STATE_NAME
         self._policy: CompiledPolicy | None = None
@@ -94,6 +110,10 @@ class PolicyWatch:
         self._first: LogEvent | None = None
         self._shadow: CompiledPolicy | None = None
         self._seen = self._seen_shadow = ""
+        self._store = store
+        self._ready: Ready | None = None
+        self._rejected: tuple[int, PolicyRefused] | None = None
+        self._turn = asyncio.Lock()
         self.is_rejected = False
 
     @property
@@ -112,12 +132,12 @@ class PolicyWatch:
         """Take what the folder holds now, at the start. Raises `ConfigurationError`."""
         self._active = read_active(self._state)
         self._seen = fingerprint_of(self._directory)
-        outcome = self._prepare()
-        if isinstance(outcome, _Refused):
-            self._note_refused()
+        outcome = self._preparer.prepare(self._first_content, self._active)
+        if isinstance(outcome, PolicyRefused):
+            self._note_refused(outcome, FOLDER)
             raise ConfigurationError(outcome.reason)
         self._first = self._event(outcome)
-        self._activate(outcome.candidate)
+        self._activate(outcome)
 
     async def announce(self, record: RecordEvent) -> None:
         """Record the first activation, before anything is served.
@@ -127,6 +147,8 @@ class PolicyWatch:
         if self._first is not None and self._active is not None:
             await record(self._first)
             await asyncio.to_thread(write_active, self._state, self._active)
+            if self._ready is not None:
+                await asyncio.to_thread(self._keep, self._ready, FOLDER)
         await self._look_shadow(record)
 
     async def run(self, record: RecordEvent) -> None:
@@ -145,65 +167,67 @@ class PolicyWatch:
                 report_fault("policy watch failed", fault)
 
     async def _look(self, record: RecordEvent) -> None:
+        async with self._turn:
+            await self._look_now(record)
+
+    async def _look_now(self, record: RecordEvent, facts: EventFacts = ()) -> PolicyRefused | None:
         seen = await asyncio.to_thread(fingerprint_of, self._directory)
         if seen == self._seen:
-            return
-        outcome = await asyncio.to_thread(self._prepare)
+            return None
+        read = partial(read_content, self._directory)
+        outcome = await asyncio.to_thread(self._preparer.prepare, read, self._active)
         self._seen = seen
-        if isinstance(outcome, _Ready):
-            await record(self._event(outcome))
+        return await self._take(outcome, record, facts, FOLDER)
+
+    async def _take(
+        self, outcome: Ready | PolicyRefused, record: RecordEvent, facts: EventFacts, by: str
+    ) -> PolicyRefused | None:
+        """Let a candidate act, or record why not. Raises `AuditUnavailable`: then it does not act."""
+        if isinstance(outcome, Ready):
+            await record(self._event(outcome, facts))
             try:
+                await asyncio.to_thread(self._keep, outcome, by)
                 await asyncio.to_thread(write_active, self._state, outcome.candidate.bundle)
             except ConfigurationError as error:
                 # fail-closed: a restart would not know this revision, so an older one could come back.
-                outcome = _Refused("revision-not-kept", str(error))
+                outcome = PolicyRefused("revision-not-kept", str(error))
             else:
-                self._activate(outcome.candidate)
-                return
-        self._note_refused()
+                self._activate(outcome)
+                return None
+        self._note_refused(outcome, by)
         log().error(
             "policy rejected, the last good one stays", reason=outcome.reason, active=self.active_version
         )
-        facts = (("active_version", self.active_version), ("active_revision", self._revision))
-        await record(LogEvent("policy-rejected", outcome.code, facts))
+        active = (("active_version", self.active_version), ("active_revision", self._revision))
+        await record(LogEvent("policy-rejected", outcome.code, (*active, *facts)))
+        return outcome
 
-    def _prepare(self) -> _Ready | _Refused:
-        settings = self._settings.policy
-        try:
-            content = read_content(self._directory)
-            candidate = build_candidate(
-                content, self._settings, self._detectors_for, self._cache, self._context
-            )
-            signed = None
-            if self._signers and content.signature is not None:
-                signed = parse_signed(content.signature)
-            required = settings.required_signers
-            names = check_signatures(signed, candidate.policy.id, candidate.bundle, self._signers, required)
-            is_rollback = check_revision(candidate.bundle, self._active, signed, names, required)
-            return _Ready(candidate, names, is_rollback)
-        except SignatureRefused as error:
-            return _Refused(error.reason, str(error))
-        except ConfigurationError as error:
-            return _Refused("invalid", str(error))
-        except Exception as error:  # noqa: BLE001
-            # fail-closed: a fault of the loader keeps the last good policy instead of ending the watch.
-            return _Refused("loader-fault", f"{self._directory}: cannot be loaded: {type(error).__name__}")
+    def _first_content(self) -> Content:
+        """What acts at the start: the folder's, unless the API put this very folder aside."""
+        store, active = self._store, self._active
+        if store is not None and active is not None and store.overridden == self._seen:
+            return store.content(active.sha256)
+        return read_content(self._directory)
 
-    def _detectors_for(self, policy: CompiledPolicy) -> DetectorSet:
-        """The built-in detectors with the policy's own; the last set is kept, for policies that leave
-        them as they are. Takes about 2 s for a new one. Raises `ConfigurationError`."""
-        own = policy.own_detectors
-        known = self._detectors
-        if known is None or known[0] != own.sha256:
-            engine = self._settings.sensitivity.engine
-            known = self._detectors = (own.sha256, build_detectors(engine, self._extra_detectors, own))
-        return known[1]
+    def _keep(self, ready: Ready, by: str) -> None:
+        """Keep what is going to act in the store, where there is one. Raises `ConfigurationError`."""
+        if self._store is None:
+            return
+        now_us, candidate = time.time_ns() // 1000, ready.candidate
+        known = self._store.row(candidate.bundle.sha256)
+        row = row_of(candidate, ready.signers, known.maker if known else by, now_us)
+        row = msgspec.structs.replace(row, activated_at_us=now_us, activated_by=by)
+        self._store.keep(ready.content, row, self._held)
+        self._store.override("" if by == FOLDER else self._seen)
 
     @property
     def _revision(self) -> int:
         return self._active.revision if self._active is not None else 0
 
-    def _activate(self, candidate: Candidate) -> None:
+    def _activate(self, ready: Ready) -> None:
+        candidate = ready.candidate
+        self._ready = ready
+        self._rejected = None
         policy = self._policy = candidate.policy
         self._active = candidate.bundle
         self._holder.activate(replace(candidate.snapshot, shadow=self._shadowing()))
@@ -215,7 +239,7 @@ class PolicyWatch:
         self._metrics.policy_loaded.set_to_current_time()
         log().info("policy activated", version=policy.version, revision=policy.revision, sha256=policy.sha256)
 
-    def _event(self, ready: _Ready) -> LogEvent:
+    def _event(self, ready: Ready, facts: EventFacts = ()) -> LogEvent:
         """The activation as an event; it spells out what the digests in records stand for."""
         policy, snapshot = ready.candidate.policy, ready.candidate.snapshot
         return LogEvent(
@@ -234,13 +258,113 @@ class PolicyWatch:
                 ("detectors", " ".join(ready.candidate.detectors)),
                 ("destinations", " ".join(sorted(policy.destinations))),
                 ("configured", " ".join(sorted(self._settings.destinations))),
+                *facts,
             ),
         )
 
-    def _note_refused(self) -> None:
-        self.is_rejected = True
-        self._metrics.policy_is_stale.set(1)
+    def _note_refused(self, refused: PolicyRefused, by: str) -> None:
+        if by == FOLDER:
+            # The folder says another thing than what acts, until somebody mends it. An administrator whose
+            # candidate is refused hears it at once.
+            self.is_rejected = True
+            self._metrics.policy_is_stale.set(1)
+        self._rejected = (time.time_ns() // 1000, refused)
         self._metrics.policy_rejected.inc()
+
+    # -- orders of administrators --------------------------------------------------------------------
+
+    @property
+    def state(self) -> PolicyState:
+        """What acts now. Raises `ConfigurationError` before the first activation."""
+        ready = self._ready
+        if ready is None:
+            raise ConfigurationError("policy: nothing acts yet")
+        snapshot, candidate = ready.candidate.snapshot, ready.candidate
+        return PolicyState(
+            candidate.policy,
+            candidate.protocols,
+            candidate.bundle,
+            ready.signers,
+            snapshot.loaded_at_us,
+            self._shadow,
+            self._rejected,
+        )
+
+    async def check(self, read: Read, order: Order, record: RecordEvent) -> StoredBundle | PolicyRefused:
+        """Check and store a candidate; it does not act. Signatures that are there must hold.
+
+        Raises `AuditUnavailable`.
+        """
+        async with self._turn:
+            outcome = await asyncio.to_thread(self._preparer.check, read)
+            if isinstance(outcome, Ready):
+                return await asyncio.to_thread(self._store_candidate, outcome, order.actor)
+            return await self._take(outcome, record, order.facts, order.actor) or outcome
+
+    async def activate(self, read: Read, order: Order, record: RecordEvent) -> PolicyRefused | None:
+        """Let a stored bundle act. Raises `AuditUnavailable`: then it does not act."""
+        async with self._turn:
+            stale = self._stale(order)
+            if stale is not None:
+                return stale
+            outcome = await asyncio.to_thread(
+                self._preparer.prepare, read, self._active, is_ordered_rollback=order.is_rollback
+            )
+            return await self._take(outcome, record, order.facts, order.actor)
+
+    async def reload(self, order: Order, record: RecordEvent) -> PolicyRefused | None:
+        """Look at the folder now, also when it did not change. Raises `AuditUnavailable`."""
+        async with self._turn:
+            stale = self._stale(order)
+            if stale is not None:
+                return stale
+            self._seen = ""
+            try:
+                return await self._look_now(record, order.facts)
+            except AuditUnavailable:
+                # fail-closed: what cannot be recorded does not act; the watch tries again.
+                self._seen = ""
+                raise
+
+    async def compare(self, read: Read | None, order: Order, record: RecordEvent) -> PolicyRefused | None:
+        """Let a stored bundle decide beside the active policy, or (None) nothing any more."""
+        async with self._turn:
+            stale = self._stale(order)
+            if stale is not None:
+                return stale
+            if read is None:
+                await record(LogEvent("policy-shadowed", "ended", order.facts))
+                self._set_shadow(None)
+                return None
+            outcome = await asyncio.to_thread(compiled, read)
+            if isinstance(outcome, PolicyRefused):
+                return outcome
+            facts = (("policy_version", outcome.version), ("policy_sha256", outcome.sha256), *order.facts)
+            await record(LogEvent("policy-shadowed", "ok", facts))
+            self._set_shadow(outcome)
+            return None
+
+    def _stale(self, order: Order) -> PolicyRefused | None:
+        active = self._active.sha256 if self._active is not None else ""
+        if order.expected_sha256 == active:
+            return None
+        return PolicyRefused("stale-digest", "the active digest is another one by now")
+
+    def _store_candidate(self, ready: Ready, maker: str) -> StoredBundle | PolicyRefused:
+        assert self._store is not None
+        row = row_of(ready.candidate, ready.signers, maker, time.time_ns() // 1000)
+        known = self._store.row(row.sha256)
+        if known is not None:
+            row = msgspec.structs.replace(known, signers=ready.signers)
+        try:
+            self._store.keep(ready.content, row, self._held)
+        except ConfigurationError as error:
+            return PolicyRefused("bundle-not-kept", str(error))
+        return row
+
+    @property
+    def _held(self) -> frozenset[str]:
+        return frozenset(() if self._active is None else (self._active.sha256,))
 
     # -- the shadow ----------------------------------------------------------------------------------
 
@@ -257,12 +381,16 @@ class PolicyWatch:
             version, digest = outcome.policy.version, outcome.policy.sha256
             facts = (("policy_version", version), ("policy_sha256", digest))
             await record(LogEvent("policy-shadowed", "ok", facts))
-            self._shadow = outcome.policy
-            log().info("shadow policy compared", version=version, sha256=digest)
+            self._set_shadow(outcome.policy)
         else:
             # A broken candidate is compared no more; the active policy is not concerned.
-            self._shadow = None
             log().error("shadow policy rejected", reason=outcome.reason)
+            self._set_shadow(None)
+
+    def _set_shadow(self, policy: CompiledPolicy | None) -> None:
+        self._shadow = policy
+        if policy is not None:
+            log().info("shadow policy compared", version=policy.version, sha256=policy.sha256)
         self._metrics.policy_is_shadowed.set(0 if self._shadow is None else 1)
         self._holder.activate(replace(self._holder.current, shadow=self._shadowing()))
 

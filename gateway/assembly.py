@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from gateway.activation import PolicyWatch
+from gateway.administration import Administration, View, identity_of, place_of, store_directory
 from gateway.approval_desk import ApprovalDesk
 from gateway.approvals.store import RedisApprovals
 from gateway.audit.writer import AuditLog
@@ -45,9 +46,11 @@ from gateway.limits.turnstile import Door, Turnstile
 from gateway.pipeline.admit import Walk
 from gateway.pipeline.relay import Relay
 from gateway.protocols.tool_gate import guard
+from gateway.rollout.ledger import Ledger
+from gateway.rollout.store import BundleStore
 from gateway.sensitivity.classify import FindingsCache
 from gateway.sensitivity.detectors import Detector
-from gateway.settings import DEFAULT_CLASSES, Settings, read_secret
+from gateway.settings import DEFAULT_CLASSES, IdentitySettings, Settings, read_secret
 from gateway.snapshot import SnapshotHolder
 from gateway.telemetry import Metrics, log, report_fault, report_refusal
 from gateway.upstream.endpoints import endpoint_of
@@ -72,6 +75,7 @@ class Gateway:
         self.in_flight_count = 0
         self.is_leaving = False
         self.is_draining = False
+        self.administration: Administration | None = None
         self._parts = parts
         self._running: set[Relay] = set()
         self._is_idle = asyncio.Event()
@@ -311,11 +315,14 @@ async def open_gateway(
     key = hashlib.sha256(b"tidegate digest key:" + pepper.reveal().encode()).digest()
     metrics = Metrics()
     holder = SnapshotHolder()
-    watch = PolicyWatch(settings, holder, metrics, FindingsCache(secrets.token_bytes(32)), extra_detectors)
+    is_administered = place_of(settings) is not None
+    store = BundleStore(store_directory(settings)) if is_administered else None
+    cache = FindingsCache(secrets.token_bytes(32))
+    watch = PolicyWatch(settings, holder, metrics, cache, extra_detectors, store)
     watch.load()
     async with AsyncExitStack() as stack:
         audit = await _open_audit(settings, stack)
-        authenticator = await _open_identity(settings, pepper, stack)
+        authenticator = await _open_identity(settings.identity, pepper, stack)
         limiter = await _open_limits(settings, watch, stack)
         endpoints = {
             name: endpoint_of(each, _note_credential_fault) for name, each in settings.destinations.items()
@@ -357,6 +364,26 @@ async def open_gateway(
         await watch.announce(audit.record_event)
         parts = _Parts(authenticator, limiter, pool, audit, watch, turnstile)
         gateway = Gateway(settings, walk, parts, metrics, ApprovalDesk(approvals, audit.record_event))
+        if store is not None:
+            operators = await _open_identity(identity_of(settings), pepper, stack)
+            view = View(
+                settings.policy.required_signers,
+                BUILD,
+                frozenset(settings.destinations),
+                pool.lanes,
+                lambda: limiter.health.is_connected,
+            )
+            gateway.administration = Administration(
+                settings.admin,
+                watch,
+                store,
+                Ledger(store_directory(settings)),
+                operators,
+                authenticator,
+                audit.record_event,
+                view,
+                time.time,
+            )
         audit.failed.add_done_callback(lambda done: gateway.note_audit_failure())
         watcher = asyncio.create_task(watch.run(audit.record_event), name="policy-watch")
         stack.callback(watcher.cancel)
@@ -371,11 +398,9 @@ async def _open_audit(settings: Settings, stack: AsyncExitStack) -> AuditLog:
     return audit
 
 
-async def _open_identity(settings: Settings, pepper: Secret, stack: AsyncExitStack) -> Authenticator:
-    sources = {
-        each.issuer: key_source(each, settings.identity, time.monotonic) for each in settings.identity.issuers
-    }
-    authenticator = Authenticator(settings.identity, sources, pepper, time.time)
+async def _open_identity(settings: IdentitySettings, pepper: Secret, stack: AsyncExitStack) -> Authenticator:
+    sources = {each.issuer: key_source(each, settings, time.monotonic) for each in settings.issuers}
+    authenticator = Authenticator(settings, sources, pepper, time.time)
     stack.push_async_callback(authenticator.aclose)
     await authenticator.start()
     return authenticator

@@ -12,15 +12,20 @@ The tree::
         │   ├── HeadersTooLarge       431
         │   ├── NotFound              404  unknown model, route, prompt
         │   ├── MethodNotAllowed      405
+        │   ├── Conflict              409  what is asked for contradicts what was done already
         │   ├── Removed               410  a protocol version whose time is over
+        │   ├── PreconditionFailed    412  the caller's picture of the state is out of date
         │   ├── Unresolvable          422  prompt or tools cannot be resolved
-        │   └── UpgradeRequired       426  a protocol version below the tenant's floor
+        │   ├── CandidateRejected     422  a policy that an administrator offers is not sound
+        │   ├── UpgradeRequired       426  a protocol version below the tenant's floor
+        │   └── PreconditionRequired  428  a change that does not say what it starts from
         ├── NotAuthenticated          401  one body for every reason; the reason goes to the log
         ├── KeySetUnavailable         503  tokens cannot be verified just now
         ├── PolicyDenied              403
         ├── ApprovalRequired          409  a person must agree first, or did so for another request
         ├── ApprovalDenied            403  a person did not agree, or not for this caller
         ├── ApprovalsUnavailable      503  nobody can say whether a person agreed
+        ├── AdminForbidden            403  a verified caller who may not do this on the admin API
         ├── LimitExceeded             429
         ├── DestinationBusy           429  a destination has no place for it soon enough
         ├── LimitsUnavailable         503  Redis cannot be asked and no private place is left
@@ -158,6 +163,46 @@ class UpgradeRequired(RequestRefused):
 
     status = 426
     default_code = "protocol-version-below-floor"
+
+
+class Conflict(RequestRefused):
+    """What is asked for contradicts what was done already: a spent token, a used key, an older revision."""
+
+    status = 409
+    default_code = "conflict"
+
+
+class PreconditionFailed(RequestRefused):
+    """`If-Match` names another state than the present one: somebody else was faster."""
+
+    status = 412
+    default_code = "stale-digest"
+
+
+class PreconditionRequired(RequestRefused):
+    """A change must name the state that it starts from, and have a key of its own (RFC 6585)."""
+
+    status = 428
+    default_code = "precondition-required"
+
+
+class CandidateRejected(RequestRefused):
+    """A policy that does not pass its checks. `findings`: lines with file and place, for administrators."""
+
+    status = 422
+    default_code = "candidate-rejected"
+
+    def __init__(self, message: str, *, findings: str, code: str | None = None) -> None:
+        super().__init__(message, code=code)
+        self.findings = findings
+
+
+class AdminForbidden(Refusal):
+    """The caller is known, but may not do this: a user's token, a missing role, another's duty."""
+
+    status = 403
+    kind = "permission_error"
+    default_code = "admin-role-missing"
 
 
 class NotAuthenticated(Refusal):

@@ -124,6 +124,24 @@ class AuditSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     segment_bytes: int = 64 * 1024 * 1024
 
 
+class AdminSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """The admin API; off while `listen` is empty. Its tokens come from its own issuers and audience.
+
+    `listen` is HOST:PORT or `unix:PATH`. TLS is not ended here, so a host other than loopback needs
+    `behind_tls_proxy`. Tokens of `operator_tenants` act for the whole deployment, those of any other tenant
+    only see what is their own. `one_time_tokens`: each change spends its token.
+    """
+
+    listen: str = ""
+    issuers: tuple[IssuerSettings, ...] = ()
+    operator_tenants: tuple[str, ...] = ()
+    behind_tls_proxy: bool = False
+    one_time_tokens: bool = False
+    directory: str = ""
+    max_body_bytes: int = 16 * 1024 * 1024
+    calls_per_minute: int = 120
+
+
 class OutputSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """Time that the output filter may take for one event."""
 
@@ -205,6 +223,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     limits: LimitSettings = LimitSettings()
     approvals: ApprovalSettings = ApprovalSettings()
     output: OutputSettings = OutputSettings()
+    admin: AdminSettings = AdminSettings()
     destinations: dict[str, EndpointSettings] = {}
 
 

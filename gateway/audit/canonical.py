@@ -83,6 +83,7 @@ class LogEvent:
 
     Event types: start, stop, segment-open, segment-close, gap, key-rotated, resumed,
     export-created, audit-read, policy-activated, policy-rolled-back, policy-rejected, policy-shadowed,
+    admin-call,
     approval-granted, approval-denied, approval-refused, approval-void,
     upstream-attempt (a further attempt of a request, written before it is made).
     """

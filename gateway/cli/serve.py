@@ -15,6 +15,7 @@ import click
 import uvicorn
 
 from gateway.assembly import Gateway, open_gateway
+from gateway.cli.admin_listener import open_admin
 from gateway.errors import ConfigurationError
 from gateway.settings import Settings, load_settings
 from gateway.telemetry import configure_logging, log
@@ -133,6 +134,7 @@ async def _serve(settings: Settings) -> int:
             timeout_graceful_shutdown=settings.server.drain_seconds + CLOSING_SECONDS,
         )
         server = _Server(config, gateway)
+        admin = await open_admin(settings, gateway)
         _settle_memory()
         watcher = asyncio.create_task(_stop_on_failure(server, gateway))
         log().info("serving", host=settings.server.host, port=settings.server.port)
@@ -140,6 +142,8 @@ async def _serve(settings: Settings) -> int:
             await server.serve()
         finally:
             watcher.cancel()
+            if admin is not None:
+                await admin.close()
         if gateway.failed.is_set():
             return 1
         return 0 if server.started else 2

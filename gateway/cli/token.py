@@ -41,6 +41,7 @@ _MAX_PEM_BYTES = 16 * 1024
 @click.option("--role", "roles", multiple=True, help="A role; may be repeated.")
 @click.option("--scope", "scopes", multiple=True, help="A scope; may be repeated.")
 @click.option("--client-id", default="", help="Application that the token is for (azp).")
+@click.option("--id", "token_id", default="", help="Id of the token (jti); one-time tokens need one.")
 @click.option("--ttl", default=3600, show_default=True, type=click.IntRange(1, 30 * 86_400), help="Seconds.")
 def token(
     new_key: Path | None,
@@ -52,6 +53,7 @@ def token(
     roles: tuple[str, ...],
     scopes: tuple[str, ...],
     client_id: str,
+    token_id: str,
     ttl: int,
 ) -> None:
     """Print a development token, or make the key pair that signs them.
@@ -68,7 +70,16 @@ def token(
         if key is None or not tenant or not subject:
             raise click.UsageError("--key, --tenant and --subject are needed for a token (or --new-key DIR).")
         grant = minting.Grant(
-            issuer, audience, tenant, subject, int(time.time()), ttl, roles, scopes, client_id=client_id
+            issuer,
+            audience,
+            tenant,
+            subject,
+            int(time.time()),
+            ttl,
+            roles,
+            scopes,
+            client_id=client_id,
+            token_id=token_id,
         )
         click.echo(minting.mint_token(read_private_key(key), grant))
     except ConfigurationError as error:

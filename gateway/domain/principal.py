@@ -10,6 +10,7 @@ class Principal:
     """The verified caller.
 
     `subject_ref` and `token_ref` are keyed digests (hex): records carry these, never the names.
+    `token_id` is the token's `jti`, empty when it has none.
     `expires_at_seconds` is Unix time. Only `identity` constructs it, after verification.
     """
 
@@ -23,3 +24,4 @@ class Principal:
     roles: frozenset[str]
     scopes: frozenset[str]
     expires_at_seconds: int
+    token_id: str = field(default="", repr=False)

@@ -131,6 +131,7 @@ class Authenticator:
             roles=claims.roles,
             scopes=claims.scopes,
             expires_at_seconds=claims.expires_at_seconds,
+            token_id=claims.token_id,
         )
 
     def _reference(self, *parts: bytes) -> str:

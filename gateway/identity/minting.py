@@ -42,6 +42,7 @@ class Grant:
     client_id: str = ""
     tenant_claim: str = "tenant"
     roles_claim: str = "roles"
+    token_id: str = ""
 
 
 def new_key() -> NewKey:
@@ -81,6 +82,8 @@ def mint_token(private_pem: bytes, grant: Grant) -> str:
     }
     if grant.client_id:
         claims["azp"] = grant.client_id
+    if grant.token_id:
+        claims["jti"] = grant.token_id
     key_id = _thumbprint(_public_jwk(private_key))
     return jwt.encode(claims, private_key, algorithm="EdDSA", headers={"kid": key_id})
 

@@ -70,6 +70,7 @@ class VerifiedClaims:
     roles: frozenset[str]
     scopes: frozenset[str]
     expires_at_seconds: int
+    token_id: str = field(default="", repr=False)
 
 
 def refusal(code: str) -> NotAuthenticated:
@@ -173,7 +174,13 @@ def check_claims(
         roles=_grants(claims.get(issuer.roles_claim, []), "bad-roles"),
         scopes=_scopes(claims),
         expires_at_seconds=expires_at_seconds,
+        token_id=_token_id(claims.get("jti")),
     )
+
+
+def _token_id(value: object) -> str:
+    """The `jti`, or nothing for one that could not be told from others: only one-time tokens need it."""
+    return value if isinstance(value, str) and len(value) <= _MAX_NAME_CHARACTERS else ""
 
 
 def _says_none(token: str) -> bool:

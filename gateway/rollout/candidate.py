@@ -22,7 +22,7 @@ from gateway.policy.bundle import as_text, compile_and_test
 from gateway.policy.compiled import CompiledPolicy, DestinationPolicy
 from gateway.policy.evaluate import evaluate, private_only, servable_models
 from gateway.policy.signing import Active
-from gateway.protocols.registry import build_registry
+from gateway.protocols.registry import Registry, build_registry
 from gateway.protocols.resolve import resolve
 from gateway.rollout.content import Content
 from gateway.rollout.coverage import check_coverage
@@ -41,6 +41,7 @@ class Candidate:
     snapshot: Snapshot
     bundle: Active
     detectors: tuple[str, ...]
+    protocols: Registry
 
 
 def build_candidate(
@@ -83,7 +84,7 @@ def build_candidate(
         detectors_sha256=classifier.sha256,
         loaded_at_us=time.time_ns() // 1000,
     )
-    return Candidate(policy, snapshot, Active(policy.revision, content.sha256), detectors.versions)
+    return Candidate(policy, snapshot, Active(policy.revision, content.sha256), detectors.versions, registry)
 
 
 def output_profiles(policy: CompiledPolicy) -> dict[str, OutputProfile]:

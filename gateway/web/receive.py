@@ -42,11 +42,16 @@ def new_request_id() -> str:
     return "req_" + uuid7_hex(time.time_ns() // 1_000_000, secrets.randbits(74))
 
 
-def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """The allow-listed headers, each at most once. Raises `RequestRefused`, `NotAuthenticated`."""
+def read_headers(
+    headers: Iterable[tuple[bytes, bytes]], also: frozenset[bytes] = frozenset()
+) -> dict[bytes, bytes]:
+    """The allow-listed headers and those of `also`, each at most once.
+
+    Raises `RequestRefused`, `NotAuthenticated`.
+    """
     found: dict[bytes, bytes] = {}
     for name, value in headers:
-        if name not in _ONCE and not name.startswith(_ATTRIBUTE):
+        if name not in _ONCE and name not in also and not name.startswith(_ATTRIBUTE):
             continue
         if name in found:
             if name in {b"authorization", b"x-api-key"}:
