@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-e2e smoke bench check helm-check install install-node install-clients clean
+.PHONY: help run test test-fast test-e2e smoke bench soak-streams check helm-check install install-node install-clients clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 18
@@ -46,6 +46,9 @@ smoke: install ## Twelve and more requests through every stage with stand-ins, i
 
 bench: install ## CPU per request with full protection; writes bench-results.json
 	@$(BIN)/python -m tests.bench.run
+
+soak-streams: install ## Does memory grow with streams? 20,000 of them, about two minutes
+	@$(BIN)/python -m tests.bench.streams
 
 check: install ## Lint, types and architecture
 	@$(BIN)/ruff check gateway private_node tests docs

@@ -155,6 +155,7 @@ class Gateway:
         """Exposition text; states that nobody pushes are read now."""
         metrics, parts = self.metrics, self._parts
         health = parts.limiter.health
+        metrics.running_tasks.set(len(asyncio.all_tasks()))
         metrics.limits_is_degraded.set(0 if health.is_connected else 1)
         metrics.limits_degraded.set(health.degraded_count)
         metrics.limits_lost.set(health.settle_lost_count)

@@ -97,6 +97,9 @@ class Metrics:
         self.in_flight = Gauge(
             "tidegate_web_in_flight_requests", "Requests being served now", registry=self.registry
         )
+        self.running_tasks = Gauge(
+            "tidegate_web_running_tasks", "Tasks of the event loop", registry=self.registry
+        )
         self.refusals = Counter(
             "tidegate_web_refusals",
             "Requests refused, by reason; those before authentication have no audit record",
