@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from base64 import b64encode
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -115,10 +116,10 @@ def _proxy(way: Transport) -> httpx.Proxy | None:
         return None
     if way.proxy_credential is None:
         return httpx.Proxy(way.proxy)
-    user, colon, password = way.proxy_credential.reveal().partition(":")
-    if not colon:
+    if ":" not in way.proxy_credential.reveal():
         raise ConfigurationError("proxy_credential: expected user:password in the secret")
-    return httpx.Proxy(way.proxy, auth=(user, password))
+    word = b64encode(way.proxy_credential.reveal().encode()).decode()
+    return httpx.Proxy(way.proxy, headers={"Proxy-Authorization": f"Basic {word}"})
 
 
 def _tls(way: Transport) -> ssl.SSLContext | None:

@@ -18,7 +18,14 @@ from gateway.domain.decision import Destination
 from gateway.domain.label import Label, Level
 from gateway.domain.outgoing import Outgoing
 from gateway.domain.secret import Secret
-from gateway.errors import Refusal, UpstreamFailed, UpstreamRejected, UpstreamTimeout, UpstreamUnavailable
+from gateway.errors import (
+    ConfigurationError,
+    Refusal,
+    UpstreamFailed,
+    UpstreamRejected,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
 from gateway.pipeline.admit import admit
 from gateway.upstream.answer import plain_id
 from gateway.upstream.connector import Transport
@@ -82,9 +89,10 @@ async def pool_for(
     credential: Callable[[float], Secret] | None = lambda now: KEY,
     has_affinity: bool = True,
     deadlines: Deadlines = DEADLINES,
+    on_fault: Callable[[ConfigurationError], None] = lambda error: None,
 ) -> AsyncIterator[ConnectionPool]:
     weighted = tuple((url, 1) for url in urls)
-    endpoint = Endpoint(weighted, credential, deadlines, way or Transport(), has_affinity)
+    endpoint = Endpoint(weighted, credential, deadlines, way or Transport(), has_affinity, on_fault)
     endpoints = {"hosted-openai": endpoint, "private-moe": endpoint}
 
     def encode(request: Admitted, place: Destination) -> Outgoing:
