@@ -25,6 +25,24 @@ class _Duplicate(ValueError):
     """A key stands twice in one object."""
 
 
+class NotStrict(ValueError):
+    """The text is not JSON as the gateway reads it: its first argument is a closed word."""
+
+
+def strict_value(text: str) -> Any:
+    """The JSON value of `text`: unique keys, finite numbers, bounded depth. Raises `NotStrict`."""
+    try:
+        value = _DECODER.decode(text)
+    except _Duplicate:
+        # fail-closed: two values of one name, and the reader may take the one that was not judged.
+        raise NotStrict("duplicate-key") from None
+    except (ValueError, RecursionError):
+        raise NotStrict("not-json") from None
+    if text.count("{") + text.count("[") > MAX_DEPTH and _is_deep(value):
+        raise NotStrict("too-deep")
+    return value
+
+
 def checker(judge: Judge) -> CheckArguments:
     """What judges the text of a call's arguments: gives a fault word or None.
 
@@ -38,17 +56,12 @@ def _fault(judge: Judge, text: str) -> str | None:
     if len(text) > MAX_CHARACTERS:
         return "arguments-too-large"
     try:
-        value = _DECODER.decode(text)
-    except _Duplicate:
-        # fail-closed: two values of one name, and the tool may read the one that was not judged.
-        return "arguments-duplicate-key"
-    except (ValueError, RecursionError):
-        return "arguments-not-json"
+        value = strict_value(text)
+    except NotStrict as fault:
+        return f"arguments-{fault}"
     if type(value) is not dict:
         # A true case: with `tool_choice` a server may write the bare string instead of the object.
         return "arguments-not-an-object"
-    if text.count("{") + text.count("[") > MAX_DEPTH and _is_deep(value):
-        return "arguments-too-deep"
     try:
         return None if judge.is_valid(value) else "arguments-off-schema"
     except Exception:  # noqa: BLE001
@@ -57,7 +70,7 @@ def _fault(judge: Judge, text: str) -> str | None:
 
 
 def _is_deep(value: Any) -> bool:
-    level = [value]
+    level = [value] if isinstance(value, dict | list) else []
     for _ in range(MAX_DEPTH):
         level = [
             item

@@ -39,6 +39,7 @@ from gateway.protocols.document import (
     parse_key,
 )
 from gateway.protocols.own_tools import OwnTools
+from gateway.protocols.results import ResultContract, result_contracts
 from gateway.protocols.version import Version, is_version, parse_version
 
 #: Files beside the documents' folders.
@@ -55,8 +56,8 @@ class Registry:
     `versions` are those of each prompt, in order. `channels` are by name of the prompt. `lifetimes` are by
     (name, version), those of channels.yaml before those of a manifest. `tool_names` are the names of all
     versions of a tool set. `result_levels` have, by name of a tool, the highest label that any version
-    gives its results. `own_tools` judges the tools that clients bring. `sha256` (hex) covers every
-    document's digest, the channels and the floors.
+    gives its results; `results` what its versions return. `own_tools` judges the tools that clients
+    bring. `sha256` (hex) covers every document's digest, the channels and the floors.
     """
 
     prompts: Mapping[Key, Prompt]
@@ -67,6 +68,7 @@ class Registry:
     floors: Floors
     tool_names: Mapping[str, frozenset[str]]
     result_levels: Mapping[str, Level]
+    results: Mapping[str, tuple[ResultContract, ...]]
     sha256: str
     own_tools: OwnTools = field(default_factory=OwnTools, compare=False)
 
@@ -103,6 +105,9 @@ def build_registry(files: Mapping[str, bytes], lock: bytes, parse_yaml: ParseYam
         floors=read_floors(_tree(files, FLOORS_FILE, parse_yaml), versions),
         tool_names=MappingProxyType(_tool_names(tool_sets)),
         result_levels=MappingProxyType(_result_levels(tool_sets)),
+        results=MappingProxyType(
+            result_contracts(tool for each in tool_sets.values() for tool in each.tools)
+        ),
         sha256=_registry_sha256(documents, files),
     )
 

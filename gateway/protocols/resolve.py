@@ -5,7 +5,8 @@ Invariants
 2. One pass: a value that looks like a placeholder stays as it is.
 3. A request without prompt, tools and results of tools comes out unchanged, with no pins.
 4. A tool of the registry is offered only to a caller with a role that its contract names.
-5. The result of a tool that the registry knows by name carries that tool's label at least.
+5. The result of a tool that the registry knows by name carries that tool's label at least, and fits what some
+   version of that tool returns.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from gateway.domain.label import Level
 from gateway.errors import PolicyDenied, RequestRefused, Unresolvable
 from gateway.protocols.document import Placeholder, Prompt, ToolSet
 from gateway.protocols.registry import Registry
+from gateway.protocols.results import check_results
 from gateway.protocols.select import notices, select
 from gateway.protocols.tool_gate import named_tool
 from gateway.protocols.tools import MAX_TOOL_COUNT, Tool
@@ -40,10 +42,13 @@ def resolve(request: ChatRequest, caller: Caller, registry: Registry) -> Resolve
     prompt's tool set come after the client's. `chat.prompt` of the result is None.
 
     Refuses what `gateway.protocols.select` refuses, and: prompt-variable-missing, -unknown, -invalid,
-    -too-long, tool-name-clash, too-many-tools (422), tool-schema-invalid (400), tool-not-granted (403),
-    protocol-versions-mixed (400) for a history with calls of another version of the tool set.
+    -too-long, tool-name-clash, too-many-tools, tool-result-invalid (422), tool-schema-invalid (400),
+    tool-not-granted (403), protocol-versions-mixed (400) for a history with calls of another version of the
+    tool set.
     """
     level = _results_level(request.messages, registry)
+    if level is not None:
+        check_results(request.messages, frozenset(tool.name for tool in request.tools), registry.results)
     if request.prompt is None:
         return _without_prompt(request, caller, registry, level)
     prompt = select(request, request.prompt, caller, registry)

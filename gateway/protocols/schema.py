@@ -47,6 +47,10 @@ class Judge(Protocol):
         """Whether a decoded JSON value obeys the schema."""
         ...
 
+    def iter_errors(self, instance: Any) -> Iterator[Any]:
+        """Faults of a value; each has an `instance_path` (keys and indices)."""
+        ...
+
 
 class SchemaFault(Exception):
     """Why a schema is not taken: `place` inside it (a dotted path, may be empty) and what was expected."""
