@@ -78,10 +78,11 @@ def from_base64(view: View, start: int, end: int) -> View | None:
     strings of something binary. None: not even those.
     """
     blob = view.text[start:end]
-    if blob.lower() == blob or blob.upper() == blob:
-        return None  # names of code, hashes and paths; no encoded text is of one case
+    runs = _runs(blob)
+    if is_name(blob):
+        return None
     readings: list[bytes] = []
-    for run in _runs(blob):
+    for run in runs:
         for shift in range(min(4, len(run) - 14)):
             raw = _unpacked(_base64_bytes(run[shift:]))
             text = _readable(raw)
@@ -94,6 +95,12 @@ def from_base64(view: View, start: int, end: int) -> View | None:
     if not strings:
         return None
     return _blob_view(view, "base64-strings", b"\n".join(strings).decode("ascii"), start, end)
+
+
+def is_name(blob: str) -> bool:
+    """Whether the blob is of one case, but for a short last line, as names and hashes are."""
+    run = _runs(blob)[-1]
+    return run.lower() == run or run.upper() == run
 
 
 def _runs(blob: str) -> list[str]:

@@ -27,7 +27,7 @@ _CACHE_LEAST_CHARACTERS = 64
 #: A text with more findings is not kept, so that entries have a bounded size.
 _CACHE_MOST_FINDINGS = 64
 #: Findings of one rule in one text after which more would add nothing to its label.
-MOST_OF_A_KIND = 16
+MOST_OF_A_KIND = 4
 #: Kind of a finding of the contextual model about a text that it was not made to read.
 UNSUPPORTED_LANGUAGE = "unsupported-language"
 

@@ -234,6 +234,10 @@ _VERSION = re.compile(
 )
 
 
+#: Beginnings of IPv4 addresses that are not global, whatever follows. Source: RFC 6890.
+_NOT_GLOBAL = ("0.", "10.", "127.", "169.254.", "192.168.", *(f"172.{second}." for second in range(16, 32)))
+
+
 def ip_addresses(view: View, start: int, end: int) -> Spans:
     """A public address. Private, documentation and reserved ones, and version numbers, are none."""
     found = view.text[start:end]
@@ -243,6 +247,8 @@ def ip_addresses(view: View, start: int, end: int) -> Spans:
         view.data[end : end + 2].startswith((b".", b"-")) and (view.data[end + 1 : end + 2].isdigit())
     ):
         return
+    if found.startswith(_NOT_GLOBAL):
+        return  # by far the most frequent ones in logs, told without the parser
     try:
         address = ipaddress.ip_address(found)
     except ValueError:

@@ -164,7 +164,7 @@ class DetectorSet:
         )
         whole_views: tuple[tuple[bytes, _MakeView], ...] = (
             *_WHOLE_VIEWS,
-            (tables.TRIGGER, lambda view, _work: read_tables.labelled_cells(view)),
+            (tables.TRIGGER, read_tables.labelled_cells),
         )
         once = {pattern for pattern, _ in whole_views}
         self._whole: dict[int, list[_MakeView]] = {}
@@ -182,6 +182,7 @@ class DetectorSet:
         self._terms = terms
         all_rules = (*rules, *(terms.rules if terms is not None else ()))
         self._least = {rule.identity: rule.at_least for rule in all_rules if rule.at_least > 1}
+        self._wanted = {id(rule): rule.at_least for rule in all_rules if rule.at_least > 1}
         built_in = dict.fromkeys(rule.identity for rule in all_rules)
         self.versions: tuple[str, ...] = (
             *built_in, _OPAQUE, _DENSE, *(detector.identity for detector in extra)
@@ -225,7 +226,7 @@ class DetectorSet:
         fired = self._fired(view.data)
         if not fired and not self._extra and is_ascii and self._terms is None:
             return ()  # most chunks end here, with one call of the engine
-        work = Work(None, None, check) if most is None else Work.bounded(len(text), most, check)
+        work = Work(None, None, check) if most is None else Work.bounded(len(text), most, check, self._wanted)
         findings: list[Finding] = []
         try:
             self._examine(view, fired, findings, 0, work)
@@ -331,7 +332,10 @@ class DetectorSet:
             if view.is_around(start, end):
                 continue
             inner = make(view, start, end)
-            work.spend(4 if inner is not None or end - start > 63 else 1)
+            if inner is not None or end - start > 63:
+                work.spend(4)
+            elif make is blobs.from_base64 and not blobs.is_name(view.text[start:end]):
+                work.spend(3)  # four alignments were tried
             if inner is not None:
                 deeper.append(inner)
             is_opaque = _IS_OPAQUE.get(make)

@@ -103,19 +103,23 @@ def _as_seen(words: tuple[str, ...]) -> set[str]:
     return forms
 
 
+_NONE: frozenset[int] = frozenset()
+
+
 class NearWords:
     """Many lists of words in one pass: which of the lists have a word in a stretch of text."""
 
     __slots__ = ("_expression", "_lists")
 
     def __init__(self, lists: Sequence[tuple[str, ...]]) -> None:
-        self._lists: dict[bytes, set[int]] = {}
+        by_word: dict[bytes, set[int]] = {}
         ascii_words: set[str] = set()
         others: set[str] = set()
         for index, words in enumerate(lists):
             for word in _as_seen(words):
                 (ascii_words if word.isascii() else others).add(word)
-                self._lists.setdefault(word.replace(" ", "").encode(), set()).add(index)
+                by_word.setdefault(word.replace(" ", "").encode(), set()).add(index)
+        self._lists = {word: frozenset(indices) for word, indices in by_word.items()}
         longest_first = sorted(ascii_words, key=len, reverse=True)
         parts = [
             r"\b(?:" + "|".join(re2.escape(word).replace(r"\ ", " *") for word in longest_first) + r")\b"
@@ -130,25 +134,33 @@ class NearWords:
             found = self._near(fold(_CAMEL.sub(" ", text)))
         return found
 
+    def places(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Places of the words in ASCII text, in order."""
+        for match in self._expression.finditer(data.lower().translate(_FOLD)):
+            yield match.span()
+
     def beside(self, text: str, start: int, end: int) -> tuple[frozenset[int], frozenset[int]]:
         """The same for what stands shortly before `start` and shortly behind `end`."""
         before, after = text[max(0, start - CONTEXT_BEFORE) : start], text[end : end + CONTEXT_AFTER]
-        if self._expression.search(fold(before + "\n" + after)) is None and (
-            _KEY_SIGNS.isdisjoint(before[-3:]) or _KEYED.search(before) is None
-        ):
-            return _NONE, _NONE  # by far the most frequent answer, with one search
-        return self.near(before), self.near(after)
+        left = fold(before)
+        found = [_NONE, _NONE]
+        # One pass for both: no word has the sign between them, and it is the edge of a word.
+        for match in self._expression.finditer(left + b"\x7f" + fold(after)):
+            side = match.start() > len(left)
+            found[side] |= self._lists.get(match.group().replace(b" ", b""), _NONE)
+        if not found[0] and not _KEY_SIGNS.isdisjoint(before[-3:]) and _KEYED.search(before) is not None:
+            found[0] = self._near(fold(_CAMEL.sub(" ", before)))
+        if not found[1] and not _KEY_SIGNS.isdisjoint(after[-3:]) and _KEYED.search(after) is not None:
+            found[1] = self._near(fold(_CAMEL.sub(" ", after)))
+        return found[0], found[1]
 
     def _near(self, data: bytes) -> frozenset[int]:
-        if self._expression.search(data) is None:
-            return frozenset()
-        found: set[int] = set()
+        found = _NONE
         for match in self._expression.finditer(data):
-            found |= self._lists.get(match.group().replace(b" ", b""), set())
-        return frozenset(found)
+            found |= self._lists.get(match.group().replace(b" ", b""), _NONE)
+        return found
 
 
-_NONE: frozenset[int] = frozenset()
 #: First and last group of a window, its digits, rows that know it by any form, rows that know its form.
 _Place = tuple[int, int, int, tuple[int, ...], tuple[int, ...]]
 #: Groups of a run whose windows are planned, and plans that are kept.

@@ -17,12 +17,14 @@ import re2
 
 from gateway.sensitivity.digits import NearWords
 from gateway.sensitivity.views import View, replaced
+from gateway.sensitivity.work import Work
 
 _NAME = r"[ \t]*[\"'`\[]?[A-Za-z_#?][A-Za-z0-9_ .#/()?-]*[\"'`\]]?[ \t]*"
 _HEAD = rf"^\|?{_NAME}(?:,{_NAME})+\r?$|^\|?{_NAME}(?:;{_NAME})+\r?$|^\|?{_NAME}(?:\|{_NAME})+\|?\r?$|^{_NAME}(?:\t{_NAME})+\r?$"  # noqa: E501
 #: A line of names set apart by one kind of sign, or a statement that names its columns.
 TRIGGER = rf"(?i)\binsert\s+into\b|^copy\s+\S+\s*\(|(?m:{_HEAD})".encode()
 _HEADS = re2.compile(rf"(?m:{_HEAD})".encode())
+_HEAD_LINE = re2.compile(_HEAD.encode())
 _INSERT = re2.compile(
     rb"(?i)\binsert\s+(?:ignore\s+)?into\s+[^\s(]+\s*\(([^()]*)\)\s*(?:values|output)\s*"
     rb"|\bcopy\s+[^\s(]+\s*\(([^()]*)\)\s*from\s+stdin[^\n]*\n"
@@ -127,14 +129,35 @@ class Tables:
                     yield *cell.span(group), f"\n{names[column]}: {cell[group].strip()}\n"
             place = row.end()
 
-    def labelled_cells(self, view: View) -> View | None:
+    def _heads(self, view: View) -> Iterator[tuple[int, int]]:
+        """Places of lines that may be a telling head: those that hold one of the words."""
+        data = view.data
+        if not view.text.isascii():
+            yield from (match.span() for match in _HEADS.finditer(data))
+            return
+        behind = 0
+        for first, last in self._near.places(data):
+            start = max(behind, data.rfind(b"\n", 0, first) + 1)
+            stop = data.find(b"\n", last)
+            stop = len(data) if stop < 0 else stop
+            while start < stop:  # a word may go on in the next line
+                end = data.find(b"\n", start, stop)
+                end = stop if end < 0 else end
+                if end - start <= MAX_HEAD_CHARACTERS and _HEAD_LINE.fullmatch(data[start:end]) is not None:
+                    yield start, end
+                start = end + 1
+            behind = max(behind, stop)
+
+    def labelled_cells(self, view: View, work: Work) -> View | None:
         """The view with each cell of a telling column behind its head, or None without such a table."""
         text = view.text
         found: list[tuple[int, Iterator[tuple[int, int, str]]]] = []
-        for match in _HEADS.finditer(view.data):
-            if match.end() - match.start() <= MAX_HEAD_CHARACTERS:
-                found.append((match.start(), self._table(text, *match.span())))
+        for start, end in self._heads(view):
+            work.spend(2)
+            if end - start <= MAX_HEAD_CHARACTERS:
+                found.append((start, self._table(text, start, end)))
         for match in _INSERT.finditer(view.data):
+            work.spend(8)
             group = 1 if match.start(1) >= 0 else 2
             names = _columns(text[match.start(group) : match.end(group)])
             read = self._statement if group == 1 else self._copied

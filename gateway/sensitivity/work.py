@@ -7,12 +7,12 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 #: Steps of a text: this many, and one more for every so many characters. A step is 2 to 4 µs.
 STEPS = 20_000
-CHARACTERS_PER_STEP = 24
+CHARACTERS_PER_STEP = 32
 #: Candidates between two looks at the clock.
 _CHECK_EVERY = 64
 
@@ -26,19 +26,27 @@ class Work:
     """Counts for one text.
 
     `most`: findings of one kind after which it is not looked for any more (None: all are wanted).
+    `wanted`: by identity of a rule, how many of its findings are needed whatever `most` says.
     `left`: steps left (None: no bound). `check` is called now and then and may raise to end the scan.
     """
 
     most: int | None = None
     left: int | None = None
     check: Callable[[], None] | None = None
+    wanted: Mapping[int, int] = field(default_factory=dict)
     _found: dict[int, int] = field(default_factory=dict)
     _until_check: int = 0
 
     @classmethod
-    def bounded(cls, length: int, most: int, check: Callable[[], None] | None) -> Work:
+    def bounded(
+        cls,
+        length: int,
+        most: int,
+        check: Callable[[], None] | None,
+        wanted: Mapping[int, int] | None = None,
+    ) -> Work:
         """Work for the label of a text with `length` characters."""
-        return cls(most, STEPS + length // CHARACTERS_PER_STEP, check)
+        return cls(most, STEPS + length // CHARACTERS_PER_STEP, check, wanted or {})
 
     def spend(self, steps: int) -> None:
         """Use steps up; raises `Exhausted`, or what `check` raises."""
@@ -54,7 +62,10 @@ class Work:
 
     def is_done(self, rule: object) -> bool:
         """Whether enough was found of this rule."""
-        return self.most is not None and self._found.get(id(rule), 0) >= self.most
+        if self.most is None:
+            return False
+        count = self._found.get(id(rule), 0)
+        return count >= self.most and count >= self.wanted.get(id(rule), 0)
 
     def note(self, rule: object) -> None:
         """One more finding of this rule."""

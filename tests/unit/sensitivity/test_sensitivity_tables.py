@@ -8,6 +8,7 @@ from gateway.domain.label import Level, Tag
 from gateway.sensitivity.detectors import build_detectors
 from gateway.sensitivity.tables import Tables
 from gateway.sensitivity.views import canonical
+from gateway.sensitivity.work import Work
 from tests.unit.sensitivity import vectors
 
 DETECTORS = build_detectors()
@@ -53,7 +54,7 @@ def test_the_span_is_the_cell() -> None:
     ],
 )
 def test_gives_no_view_without_a_telling_table(text: str) -> None:
-    assert Tables(("ssn",)).labelled_cells(canonical(text)) is None
+    assert Tables(("ssn",)).labelled_cells(canonical(text), Work()) is None
 
 
 @pytest.mark.parametrize(
@@ -90,3 +91,17 @@ def test_finds_records_of_the_trades(text: str, tag: Tag) -> None:
 )  # fmt: skip
 def test_passes_the_words_without_a_number_of_theirs(text: str) -> None:
     assert DETECTORS.find(text) == ()
+
+
+def test_a_word_that_goes_on_in_the_next_line_hides_no_head() -> None:
+    text = f"the credit card\nnumber,name\n{vectors.card('4539', 16, 1)},Ada\n"
+    view = Tables(("number", "card number")).labelled_cells(canonical(text), Work())
+    assert view is not None
+    assert "number: 4539" in view.text
+
+
+def test_heads_cost_no_more_than_the_words_in_them() -> None:
+    work = Work.bounded(0, 4, None)
+    assert Tables(("ssn",)).labelled_cells(canonical("a,b\n" * 100_000), work) is None
+    assert work.left is not None
+    assert work.left > 19_000

@@ -99,3 +99,15 @@ def test_a_text_with_many_findings_is_kept_with_one_of_each_kind() -> None:
 def test_findings_kept_under_one_detector_set_are_not_taken_for_another() -> None:
     cache = FindingsCache(b"k" * 32)
     assert cache.digest("x", b"a") != cache.digest("x", b"b")
+
+
+def test_a_rule_that_wants_more_findings_is_looked_for_until_it_has_them() -> None:
+    rule, other = object(), object()
+    work = Work.bounded(100, 2, None, {id(rule): 4})
+    for _ in range(3):
+        work.note(rule)
+        work.note(other)
+    assert not work.is_done(rule)
+    assert work.is_done(other)
+    work.note(rule)
+    assert work.is_done(rule)
