@@ -69,6 +69,8 @@ SETTINGS: dict[str, str] = {
     "limits.redis_url": "`redis://`, `rediss://` or `unix://` URL. Empty: an embedded Valkey.",
     "limits.timeout_ms": "Time for one call; then the local cap is used.",
     "limits.lease_seconds": "After this time a slot of a crashed gateway is free again.",
+    "lineage.lifetime_seconds": "How long an answer above `internal` is known again when it comes back in a "
+    "request. Its label is then the least that the request gets.",
     "approvals.wait_seconds": "How long a request waits for a person's decision.",
     "approvals.use_seconds": "How long an approval is good for once it is given.",
     "audit.directory": "Folder of this process's own log. Never shared by two processes.",

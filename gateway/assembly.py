@@ -43,6 +43,7 @@ from gateway.limits.fair_queue import Capacity, ClassShare
 from gateway.limits.headers import limit_headers
 from gateway.limits.redis_store import RedisLimiter
 from gateway.limits.turnstile import Door, Turnstile
+from gateway.lineage.store import Lineage
 from gateway.pipeline.admit import Walk
 from gateway.pipeline.relay import Relay
 from gateway.protocols.tool_gate import guard
@@ -166,6 +167,8 @@ class Gateway:
             metrics.upstream_limit.labels(*labels).set(lane.limit)
         for name, replica, tokens in parts.pool.outstanding():
             metrics.upstream_outstanding.labels(name, str(replica)).set(tokens)
+        metrics.lineage_pending.set(parts.lineage.pending_count)
+        metrics.lineage_lost.set(parts.lineage.lost_count)
         for name, queue in parts.turnstile.queues.items():
             metrics.queue_running.labels(name).set(queue.running_count)
             for workload in WORKLOADS:
@@ -221,12 +224,14 @@ class _Parts:
         audit: AuditLog,
         watch: PolicyWatch,
         turnstile: Turnstile,
+        lineage: Lineage,
     ) -> None:
         self.authenticator = authenticator
         self.limiter = limiter
         self.pool = pool
         self.audit = audit
         self.turnstile = turnstile
+        self.lineage = lineage
         self.watch = watch
 
 
@@ -339,11 +344,13 @@ async def open_gateway(
             settings.approvals.wait_seconds,
             settings.approvals.use_seconds,
         )
+        lineage = Lineage(limiter.run_script, key, settings.lineage.lifetime_seconds, report_fault)
         walk = Walk(
             snapshots=holder,
             authenticator=authenticator,
             limiter=limiter,
             approvals=approvals,
+            lineage=lineage,
             journal=audit,
             upstream=pool,
             doors=turnstile,
@@ -363,7 +370,7 @@ async def open_gateway(
             write_timeout_seconds=float(settings.server.write_timeout_seconds),
         )
         await watch.announce(audit.record_event)
-        parts = _Parts(authenticator, limiter, pool, audit, watch, turnstile)
+        parts = _Parts(authenticator, limiter, pool, audit, watch, turnstile, lineage)
         gateway = Gateway(settings, walk, parts, metrics, ApprovalDesk(approvals, audit.record_event))
         if store is not None:
             operators = await _open_identity(identity_of(settings), pepper, stack)

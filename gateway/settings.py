@@ -114,6 +114,12 @@ class ApprovalSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     use_seconds: int = 3_600
 
 
+class LineageSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """How long the gateway knows again what it said above `internal`, in seconds."""
+
+    lifetime_seconds: int = 30 * 86_400
+
+
 class AuditSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     """The audit log of this writer. `signing_key` is a reference to an Ed25519 PKCS#8 PEM."""
 
@@ -224,6 +230,7 @@ class Settings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     approvals: ApprovalSettings = ApprovalSettings()
     output: OutputSettings = OutputSettings()
     admin: AdminSettings = AdminSettings()
+    lineage: LineageSettings = LineageSettings()
     destinations: dict[str, EndpointSettings] = {}
 
 

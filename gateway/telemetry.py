@@ -181,6 +181,14 @@ class Metrics:
             "Issuers whose tokens cannot be verified just now",
             registry=self.registry,
         )
+        self.lineage_pending = Gauge(
+            "tidegate_lineage_pending_marks",
+            "Marks of answers that Redis has not taken yet",
+            registry=self.registry,
+        )
+        self.lineage_lost = Gauge(
+            "tidegate_lineage_lost_marks", "Marks of answers that were lost", registry=self.registry
+        )
         self.queue_running = Gauge(
             "tidegate_queue_running_requests",
             "Places of a destination that this process fills now",

@@ -188,6 +188,7 @@ def _decision(record: RequestRecord) -> doc.DecisionDoc:
             seen.finding_count,
             dict(seen.coverage),
             seen.degraded,
+            seen.inherited,
         ),
         route=None if record.route is None else _route(record.route),
         pins=tuple([doc.PinDoc(pin.name, pin.version, pin.sha256) for pin in record.pins]),

@@ -48,6 +48,7 @@ class ClassifierDoc(msgspec.Struct, frozen=True, omit_defaults=True):
     finding_count: int
     coverage: dict[str, int]
     degraded: str | None = None
+    inherited: str | None = None
 
 
 class AttemptDoc(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -50,7 +50,8 @@ class PolicyFact:
 
 @dataclass(frozen=True, slots=True)
 class ClassifierFact:
-    """What the classifier concluded. `coverage` counts parts by coverage word."""
+    """What the classifier concluded. `coverage` counts parts by coverage word; `inherited` is the level that
+    came with earlier answers of this gateway in the request."""
 
     detectors: tuple[str, ...]
     level: str
@@ -59,6 +60,7 @@ class ClassifierFact:
     finding_count: int
     coverage: tuple[tuple[str, int], ...]
     degraded: str | None = None
+    inherited: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

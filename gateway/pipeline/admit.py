@@ -41,6 +41,7 @@ from gateway.pipeline.ports import (
     Doors,
     Journal,
     Limiter,
+    Lineage,
     NewGate,
     Upstream,
 )
@@ -68,6 +69,7 @@ class Walk:
     authenticator: Authenticator
     limiter: Limiter
     approvals: Approvals
+    lineage: Lineage
     journal: Journal
     upstream: Upstream
     doors: Doors
@@ -96,7 +98,8 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
         chat = walk.dialects.parse(raw.endpoint, raw.body)
         trail.model_asked = chat.model
         resolved = trail.resolved = snapshot.resolve(chat, _caller(walk, raw, principal))
-        floor = _floor(raw, principal, resolved, snapshot)
+        trail.inherited = await walk.lineage.floor(principal, resolved.chat)
+        floor = _floor(raw, principal, resolved, snapshot).join(trail.inherited)
         started_ns = walk.clock_ns()
         verdict = trail.verdict = snapshot.classify(resolved, floor)
         trail.latency_us.append(("classify", (walk.clock_ns() - started_ns) // 1000))

@@ -14,6 +14,7 @@ from gateway.domain.admitted import Admitted
 from gateway.domain.approval import Approval, ApprovalAsk, ApprovalFact
 from gateway.domain.chat import ChatRequest, ResolvedRequest
 from gateway.domain.decision import Destination
+from gateway.domain.label import Label
 from gateway.domain.limits import Exceeded, Reservation, Usage
 from gateway.domain.principal import Principal
 from gateway.domain.record import Receipt, RequestRecord, ToolCallFact
@@ -54,6 +55,30 @@ class Approvals(Protocol):
     async def use(self, approval_id: str, ask: ApprovalAsk) -> ApprovalFact:
         """Use an approval up; one call at most returns. Raises `ApprovalRequired`, `ApprovalDenied`,
         `ApprovalsUnavailable`."""
+        ...
+
+
+class Lineage(Protocol):
+    """Around stages 4 and 12: what was said before keeps its label when it comes back."""
+
+    async def floor(self, principal: Principal, chat: ChatRequest) -> Label:
+        """The highest label of an earlier answer in this request. Never raises for what is down."""
+        ...
+
+    def listen(self, principal: Principal, label: Label) -> Said | None:
+        """What takes an answer's released events under this label; None when they need not be kept."""
+        ...
+
+
+class Said(Protocol):
+    """The words of an answer."""
+
+    def feed(self, event: StreamEvent) -> None:
+        """Take a released event."""
+        ...
+
+    async def remember(self) -> None:
+        """Keep what was said so far. Never raises for what is down."""
         ...
 
 

@@ -13,6 +13,7 @@ from gateway.domain.approval import ApprovalFact
 from gateway.domain.chat import ResolvedRequest
 from gateway.domain.decision import Denial, Destination, Facts, Permit
 from gateway.domain.finding import Verdict
+from gateway.domain.label import PUBLIC, Label, Level
 from gateway.domain.limits import Reservation, Usage
 from gateway.domain.principal import Principal
 from gateway.domain.record import (
@@ -55,6 +56,7 @@ class Trail:
     own_tools: frozenset[str] = frozenset()
     shadow: ShadowFact | None = None
     approval: ApprovalFact | None = None
+    inherited: Label = PUBLIC
 
 
 @dataclass(slots=True)
@@ -93,7 +95,7 @@ def actor_of(principal: Principal | None) -> Actor | None:
     )
 
 
-def classifier_of(verdict: Verdict | None) -> ClassifierFact | None:
+def classifier_of(verdict: Verdict | None, inherited: Label = PUBLIC) -> ClassifierFact | None:
     """The verdict without spans."""
     if verdict is None:
         return None
@@ -106,6 +108,7 @@ def classifier_of(verdict: Verdict | None) -> ClassifierFact | None:
         finding_count=verdict.finding_count,
         coverage=tuple(sorted(counts.items())),
         degraded=verdict.degraded,
+        inherited=inherited.level.word if inherited.level > Level.PUBLIC else None,
     )
 
 
@@ -145,7 +148,7 @@ def _record(
         client_request_ref=trail.client_request_ref,
         actor=actor_of(trail.principal),
         policy=policy_of(trail.decision),
-        classifier=classifier_of(trail.verdict),
+        classifier=classifier_of(trail.verdict, trail.inherited),
         route=RouteFact(model_asked=_known_model(trail), destinations=names),
         pins=trail.resolved.pins if trail.resolved else (),
         limits=LimitFact(reservation.tokens, None, reservation.degraded) if reservation else None,

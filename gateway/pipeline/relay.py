@@ -37,7 +37,7 @@ from gateway.errors import (
 from gateway.pipeline import records
 from gateway.pipeline.admit import Walk
 from gateway.pipeline.failover import Failover
-from gateway.pipeline.ports import AnswerEncoder, AnswerGate, UpstreamAnswer
+from gateway.pipeline.ports import AnswerEncoder, AnswerGate, Said, UpstreamAnswer
 from gateway.pipeline.records import Outcome
 from gateway.snapshot import Snapshot
 
@@ -73,6 +73,7 @@ class Relay:
         "_is_started",
         "_latency_us",
         "_outcome",
+        "_said",
         "_send",
         "_sending_since",
         "_started_ns",
@@ -99,6 +100,7 @@ class Relay:
         self._digest = hashlib.blake2b(digest_size=32, key=walk.digest_key)
         self._failover = Failover(walk, snapshot, admitted, self._outcome, self._mark)
         self._answer: UpstreamAnswer | None = None
+        self._said: Said | None = walk.lineage.listen(admitted.principal, admitted.verdict.label)
         self._held: list[StreamEvent] = []
         self._latency_us: list[tuple[str, int]] = []
         self._chars_in = 0
@@ -189,6 +191,8 @@ class Relay:
 
     def _sort(self, events: tuple[StreamEvent, ...], released: list[StreamEvent]) -> None:
         for event in events:
+            if self._said is not None:
+                self._said.feed(event)
             if type(event) is TextDelta:
                 self._digest.update(event.text.encode("utf-8", "surrogatepass"))
                 released.append(event)
@@ -295,6 +299,7 @@ class Relay:
         if self._is_sealed:
             return
         self._is_sealing = self._is_sealed = True
+        await self._remember()
         outcome = self._outcome
         outcome.filters = self._filter.actions
         outcome.tool_calls = self._filter.calls
@@ -315,6 +320,12 @@ class Relay:
                 "The audit log cannot take the end of this answer just now. Try again later."
             ) from None
         self._walk.observe(outcome.phase.value, outcome.reason_code, name, self._latency_us[-1][1])
+
+    async def _remember(self) -> None:
+        """Let what was released keep the label of its request, before its last byte is sent."""
+        said, self._said = self._said, None
+        if said is not None:
+            await said.remember()
 
     async def _settle(self) -> None:
         """Settle the reservation, once; a fault of the limiter is no fault of the answer."""

@@ -15,13 +15,13 @@ from gateway.domain.approval import Approval, ApprovalAsk, ApprovalFact, Approva
 from gateway.domain.chat import ChatRequest, ResolvedRequest
 from gateway.domain.decision import Decision, Destination, Facts, Permit
 from gateway.domain.finding import Coverage, PartVerdict, Verdict
-from gateway.domain.label import Label, Level
+from gateway.domain.label import PUBLIC, Label, Level
 from gateway.domain.limits import Exceeded, Reservation, Usage
 from gateway.domain.principal import Principal
 from gateway.domain.record import Phase, Receipt, RequestRecord
 from gateway.domain.request import RawRequest
 from gateway.domain.secret import Secret
-from gateway.domain.stream import FilterAction, StreamEvent
+from gateway.domain.stream import FilterAction, StreamEvent, TextDelta
 from gateway.errors import ApprovalRequired, Refusal
 from gateway.pipeline.admit import Walk
 from gateway.pipeline.ports import Again
@@ -89,6 +89,36 @@ class FakePlace:
 
     def leave(self) -> None:
         self.doors.left.append(self.destination)
+
+
+@dataclass
+class FakeLineage:
+    """Knows one label for every request, and what it was told to remember."""
+
+    label: Label = PUBLIC
+    remembered: list[tuple[Label, str]] = field(default_factory=list)
+
+    async def floor(self, principal: Principal, chat: ChatRequest) -> Label:
+        return self.label
+
+    def listen(self, principal: Principal, label: Label) -> FakeSaid:
+        return FakeSaid(self, label)
+
+
+@dataclass
+class FakeSaid:
+    """The text of an answer."""
+
+    lineage: FakeLineage
+    label: Label
+    text: str = ""
+
+    def feed(self, event: StreamEvent) -> None:
+        if isinstance(event, TextDelta):
+            self.text += event.text
+
+    async def remember(self) -> None:
+        self.lineage.remembered.append((self.label, self.text))
 
 
 @dataclass
@@ -262,6 +292,7 @@ class Rooms:
     configured: frozenset[str] = frozenset({"private-moe", "hosted-openai"})
     authenticator: FakeAuthenticator = field(default_factory=FakeAuthenticator)
     limiter: FakeLimiter = field(default_factory=FakeLimiter)
+    lineage: FakeLineage = field(default_factory=FakeLineage)
     approvals: FakeApprovals = field(default_factory=FakeApprovals)
     approver_role: str | None = None
     journal: FakeJournal = field(default_factory=FakeJournal)
@@ -312,6 +343,7 @@ class Rooms:
             authenticator=self.authenticator,
             limiter=self.limiter,
             approvals=self.approvals,
+            lineage=self.lineage,
             journal=self.journal,
             upstream=self.upstream,
             doors=self.doors,

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from gateway.domain.admitted import Admitted
-from gateway.domain.label import Level
+from gateway.domain.label import Label, Level, Tag
 from gateway.domain.limits import Exceeded
 from gateway.domain.record import Phase, ShadowFact
 from gateway.errors import (
@@ -188,3 +188,14 @@ async def test_without_a_shadow_nothing_of_it_is_recorded() -> None:
     rooms = Rooms()
     await _admit(rooms)
     assert rooms.journal.records[0].shadow is None
+
+
+async def test_an_earlier_answer_in_the_history_is_the_floor_of_the_label_and_the_record_says_so() -> None:
+    rooms = Rooms()
+    rooms.lineage.label = Label(Level.RESTRICTED, frozenset({Tag.PHI}))
+    admitted = await admit(rooms.walk(), rooms.snapshot(), raw_request(BODY))
+    assert admitted.verdict.label == Label(Level.RESTRICTED, frozenset({Tag.PHI}))
+    assert [place.name for place in admitted.permit.destinations] == ["private-moe"]
+    seen = rooms.journal.records[-1].classifier
+    assert seen is not None
+    assert (seen.level, seen.inherited) == ("restricted", "restricted")

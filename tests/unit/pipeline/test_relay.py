@@ -306,6 +306,29 @@ async def test_a_place_is_given_on_when_the_destination_fails_and_when_the_clien
     assert rooms.doors.left == ["hosted-openai", "private-moe"]
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_what_was_released_is_remembered_before_the_client_has_its_last_byte(stream: bool) -> None:
+    rooms = with_upstream(hosted_openai=STREAM if stream else [PLAIN])
+    client = Client()
+    told: list[tuple[bool, str]] = []
+    remembered = rooms.lineage.remembered
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            told.extend((True, text) for _, text in remembered)
+        await Client.send(client, message)
+
+    client.send = send  # type: ignore[method-assign]
+    await run(rooms, stream, client)
+    assert told == [(True, "Hello there")]
+
+
+async def test_the_part_that_a_cut_answer_released_is_remembered_too() -> None:
+    rooms = with_upstream(hosted_openai=STREAM[:2])
+    await run(rooms, stream=True)
+    assert [text for _, text in rooms.lineage.remembered] == ["Hello"]
+
+
 async def test_a_filter_that_raises_ends_the_stream_without_a_tail() -> None:
     rooms = with_upstream(hosted_openai=STREAM)
     rooms.filter.refusal = OutputBlocked("stopped", detail="budget-spent")
