@@ -107,6 +107,8 @@ SETTINGS: dict[str, str] = {
     "a time.",
     "destinations.NAME.prefix_affinity": "Conversations return to the replica that holds their cache; else "
     "the one with the least outstanding tokens is asked.",
+    "destinations.NAME.context_tokens": "Context of the smallest model there. What surely does not fit gets 400 "
+    "instead of being sent. 0: not known, so the destination refuses it.",
     "destinations.NAME.networks": "Address ranges (CIDR) that connections may go to. Empty: the address in "
     "the URL; for a name, public addresses when hosted, private ones otherwise.",
     "destinations.NAME.ca_file": "PEM file of the only authorities that are trusted. Empty: the system's.",

@@ -54,7 +54,7 @@ from gateway.sensitivity.detectors import Detector
 from gateway.settings import DEFAULT_CLASSES, IdentitySettings, Settings, read_secret
 from gateway.snapshot import SnapshotHolder
 from gateway.telemetry import Metrics, log, report_fault, report_refusal
-from gateway.upstream.endpoints import endpoint_of
+from gateway.upstream.endpoints import contexts_of, endpoint_of
 from gateway.upstream.pool import ConnectionPool
 
 BUILD = f"tidegate/{version('tidegate')}"
@@ -366,6 +366,7 @@ async def open_gateway(
             report_fault=report_fault,
             report_refusal=report_refusal,
             clock_ns=time.perf_counter_ns,
+            context_tokens=contexts_of(settings.destinations).get,
             region=settings.policy.region,
             write_timeout_seconds=float(settings.server.write_timeout_seconds),
         )

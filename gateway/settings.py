@@ -204,6 +204,7 @@ class EndpointSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     priority: bool = False
     queue: QueueSettings | None = None
     prefix_affinity: bool = True
+    context_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
     networks: tuple[str, ...] = ()
     ca_file: str = ""
     client_cert_file: str = ""

@@ -133,6 +133,8 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     try:
         _WELL_FORMED.decode(body)
         tree = _UNIQUE.decode(text)
+    except _NoInteger as error:
+        raise _refuse_integer(text, str(error)) from None
     except (ValueError, RecursionError):
         # fail-closed: invariant 1 keeps recursion from happening; should a bound be raised, it is a 400.
         raise _not_json("its syntax is wrong") from None
@@ -191,12 +193,25 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+class _NoInteger(Exception):
+    """A whole number that is none for us; holds its digits, which never leave this module."""
+
+
+def _refuse_integer(text: str, digits: str) -> RequestRefused:
+    """Names the field whose value it is, where it stands in an object."""
+    # Quotes inside strings are escaped, so text that a client quotes is never taken for a key.
+    key = re.search(r'"([A-Za-z0-9_.\-]{1,64})"\s*:\s*' + re.escape(digits[:64]), text)
+    if key is None:
+        return RequestRefused(
+            "A whole number in the body does not fit 64 bits or is a negative zero.", code="invalid-value"
+        )
+    return refuse_value(key[1], "expected a whole number that fits 64 bits and is no negative zero")
+
+
 def _integer(digits: str) -> int:
     value = int(digits) if len(digits) <= 20 else None
     if value is None or not -(2**63) <= value < 2**64 or digits == "-0":
-        raise RequestRefused(
-            "A whole number in the body does not fit 64 bits or is a negative zero.", code="invalid-value"
-        )
+        raise _NoInteger(digits)
     return value
 
 

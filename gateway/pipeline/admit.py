@@ -16,7 +16,7 @@ from gateway.domain.admitted import Admitted
 from gateway.domain.approval import ApprovalFact
 from gateway.domain.caller import Caller
 from gateway.domain.chat import ChatRequest, ResolvedRequest, Surface
-from gateway.domain.decision import WORKLOADS, Denial, Facts, Permit
+from gateway.domain.decision import WORKLOADS, Denial, Destination, Facts, Permit
 from gateway.domain.finding import Verdict
 from gateway.domain.label import PUBLIC, Label, Level
 from gateway.domain.limits import Exceeded, LimitState, Reservation
@@ -34,6 +34,7 @@ from gateway.errors import (
 )
 from gateway.pipeline import records
 from gateway.pipeline.approve import check_approval
+from gateway.pipeline.capacity import excess
 from gateway.pipeline.ports import (
     Approvals,
     Authenticator,
@@ -52,6 +53,11 @@ from gateway.snapshot import Snapshot, SnapshotHolder
 Problem = Callable[[Refusal, str, Surface], tuple[int, list[tuple[bytes, bytes]], bytes]]
 
 
+def _any_context(destination: str) -> int | None:
+    """No context is known."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Walk:
     """The rooms, as the walk uses them. Built once by `assembly`.
@@ -62,7 +68,8 @@ class Walk:
     answers. `observe(phase, reason, destination, elapsed_us)` feeds metrics.
     `limit_headers(states)` gives the rate-limit header fields. `report_fault(phrase, error)` logs a
     fault by its class, without its text; `report_refusal(refusal, request_id)` logs why an admitted
-    request was ended. `clock_ns` is a monotonic clock. `region` is the deployment's.
+    request was ended. `clock_ns` is a monotonic clock. `context_tokens(destination)` is the context of its
+    models, where it is known. `region` is the deployment's.
     """
 
     snapshots: SnapshotHolder
@@ -85,9 +92,17 @@ class Walk:
     report_fault: Callable[[str, BaseException], None]
     report_refusal: Callable[[Refusal, str], None]
     clock_ns: Callable[[], int]
+    context_tokens: Callable[[str], int | None] = _any_context
     region: str = ""
     write_timeout_seconds: float = 30.0
     seal_timeout_seconds: float = 5.0
+
+    def excess(
+        self, facts: Facts, chat: ChatRequest, permit: Permit, place: Destination
+    ) -> RequestRefused | None:
+        """Why the models of a destination cannot take the request; None when they may."""
+        asked, granted = chat.sampling.max_output_tokens, permit.obligations.max_output_tokens
+        return excess(asked, granted, facts.prompt_tokens, self.context_tokens(place.name))
 
 
 async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
@@ -111,6 +126,7 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
         if snapshot.shadow is not None:
             trail.shadow = snapshot.shadow(facts, trail.decision)
         permit = _permit(trail.decision)
+        _check_context(walk, facts, resolved, permit)
         reservation = await _reserve(walk, principal, raw.request_id, prompt_tokens, output_tokens)
         trail.reservation = reservation
         try:
@@ -257,6 +273,13 @@ def _permit(decision: Permit | Denial) -> Permit:
     if decision.status == 400:
         raise RequestRefused(decision.message, code=decision.code, param=decision.param)
     raise PolicyDenied(decision.message, code=decision.code)
+
+
+def _check_context(walk: Walk, facts: Facts, resolved: ResolvedRequest, permit: Permit) -> None:
+    """Raises `RequestRefused` when no destination of the permit has a model that could take the request."""
+    faults = [walk.excess(facts, resolved.chat, permit, place) for place in permit.destinations]
+    if all(fault is not None for fault in faults) and faults[0] is not None:
+        raise faults[0]
 
 
 async def _reserve(

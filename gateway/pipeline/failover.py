@@ -83,7 +83,7 @@ class Failover:
         """
         outcome, upstream = self._outcome, self._walk.upstream
         refusal: Refusal = UpstreamUnavailable("No permitted destination is available. Try again later.")
-        for position, place in enumerate(upstream.order(self._admitted.permit.destinations)):
+        for position, place in enumerate(self._places()):
             if position and not may_try_next(refusal):
                 break
             outcome.destination = place
@@ -106,6 +106,17 @@ class Failover:
                 outcome.upstream_request_id = answer.upstream_request_id
                 return answer
         raise refusal
+
+    def _places(self) -> tuple[Destination, ...]:
+        """Destinations of the permit whose models could take the request, in the order to try them."""
+        admitted, permit = self._admitted, self._admitted.permit
+        chat = admitted.request.chat
+        fitting = [
+            place
+            for place in permit.destinations
+            if self._walk.excess(admitted.facts, chat, permit, place) is None
+        ]
+        return self._walk.upstream.order(fitting)
 
     def leave(self) -> None:
         """Give the place at a destination of bounded capacity on. Idempotent."""

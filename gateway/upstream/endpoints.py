@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gateway.errors import ConfigurationError
 from gateway.settings import EndpointSettings, read_secret
@@ -10,6 +10,11 @@ from gateway.upstream.connector import Transport
 from gateway.upstream.credentials import RotatingSecret
 from gateway.upstream.deadlines import Deadlines
 from gateway.upstream.server import Endpoint
+
+
+def contexts_of(destinations: Mapping[str, EndpointSettings]) -> dict[str, int]:
+    """Context of the smallest model of each destination where it is known, tokens."""
+    return {name: each.context_tokens for name, each in destinations.items() if each.context_tokens}
 
 
 def endpoint_of(settings: EndpointSettings, on_fault: Callable[[ConfigurationError], None]) -> Endpoint:
