@@ -70,8 +70,8 @@ def unsaid(chat: ChatRequest) -> str | None:
             return name
     if chat.response_format is not None and not _is_sayable(chat.response_format):
         return "response_format"
-    if chat.messages and chat.surface is Surface.CHAT and chat.messages[-1].role is Role.ASSISTANT:
-        # Here a last answer would be continued, which a chat client did not ask for.
+    if chat.messages and chat.surface is not Surface.MESSAGES and chat.messages[-1].role is Role.ASSISTANT:
+        # Here a last answer would be continued, which only an Anthropic client asks for.
         return "messages[].role"
     if all(message.role in {Role.SYSTEM, Role.DEVELOPER} for message in chat.messages):
         return "messages"
@@ -301,7 +301,7 @@ def _put_reasoning(body: dict[str, Any], chat: ChatRequest) -> None:
         thinking = thinking or {"type": Thinking.DISABLED.value}
     elif chat.reasoning_effort is not None:
         config["effort"] = _EFFORTS[chat.reasoning_effort]
-        if chat.surface is Surface.CHAT:
+        if chat.surface is not Surface.MESSAGES:
             thinking = {"type": Thinking.ADAPTIVE.value}
     if thinking is not None:
         if chat.thinking_budget_tokens is not None:

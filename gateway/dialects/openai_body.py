@@ -55,7 +55,8 @@ def unsaid(chat: ChatRequest, kind: str) -> str | None:
         for message in chat.messages
     ):
         return "messages[].content[].content[]"
-    if kind == "openai" and chat.messages and chat.messages[-1].role is Role.ASSISTANT:
+    is_begun = chat.surface is Surface.MESSAGES and chat.messages[-1:] != ()
+    if kind == "openai" and is_begun and chat.messages[-1].role is Role.ASSISTANT:
         # There it would not be continued but followed by a new answer.
         return "messages[].role"
     return None

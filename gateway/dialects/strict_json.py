@@ -144,6 +144,17 @@ def decode(body: bytes, kind: type[_T]) -> _T:
         raise _translate(str(error)) from None
 
 
+def convert(tree: Any, kind: type[_T], path: str) -> _T:
+    """Value of type `kind` in a part of a tree that `decode` gave; `path` is where that part stands.
+
+    Refuses as `decode` does, with the whole path.
+    """
+    try:
+        return msgspec.convert(tree, kind)
+    except msgspec.ValidationError as error:
+        raise _translate(str(error), path) from None
+
+
 def json_text(value: Any) -> JsonText:
     """Compact JSON of a value that `decode` gave."""
     return JsonText(_ENCODER.encode(value).decode())
@@ -160,10 +171,10 @@ def _too_large() -> RequestRefused:
     )
 
 
-def _translate(message: str) -> RequestRefused:
+def _translate(message: str, base: str = "") -> RequestRefused:
     """Refusal for a message of msgspec: keeps paths and expectations, drops every value."""
     where = _WHERE.search(message)
-    path = where.group(1).lstrip(".") if where else ""
+    path = (base + where.group(1) if where else base).lstrip(".")
     head = message[: where.start()] if where else message
     if unknown := _UNKNOWN.match(head):
         return refuse_unknown(path, unknown.group(1))

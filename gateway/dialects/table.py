@@ -16,13 +16,23 @@ from gateway.dialects.openai_encoder import ChatStreamEncoder
 from gateway.dialects.openai_errors import error_body
 from gateway.dialects.openai_plain import ChatPlainEncoder
 from gateway.dialects.openai_request import parse_chat
+from gateway.dialects.responses_encoder import ResponsesStreamEncoder
+from gateway.dialects.responses_output import ResponsesPlainEncoder
+from gateway.dialects.responses_request import parse_responses
 from gateway.domain.chat import ChatRequest, ResolvedRequest, Surface
 from gateway.domain.decision import Destination
 from gateway.domain.outgoing import Outgoing
 from gateway.errors import ConfigurationError, Refusal
 
 Decoder = ChatStreamDecoder | ChatPlainDecoder | MessagesStreamDecoder | MessagesPlainDecoder
-Encoder = ChatStreamEncoder | ChatPlainEncoder | MessagesStreamEncoder | MessagesPlainEncoder
+Encoder = (
+    ChatStreamEncoder
+    | ChatPlainEncoder
+    | MessagesStreamEncoder
+    | MessagesPlainEncoder
+    | ResponsesStreamEncoder
+    | ResponsesPlainEncoder
+)
 
 #: Where an Anthropic client asks how many tokens a request has.
 COUNT_ENDPOINT = "messages.count_tokens"
@@ -31,13 +41,14 @@ _PARSE: dict[str, Callable[[bytes], ChatRequest]] = {
     Surface.CHAT.value: parse_chat,
     Surface.MESSAGES.value: parse_messages,
     COUNT_ENDPOINT: parse_count,
+    Surface.RESPONSES.value: parse_responses,
 }
 _CHAT_KINDS = sorted(openai_body.KINDS)
 _MESSAGES_HEADERS = ((b"anthropic-version", b"2023-06-01"),)
 
 
 class WireFormats:
-    """OpenAI's chat format and Anthropic's messages, for clients and for destinations, in any pairing.
+    """OpenAI's chat format, its responses (clients only) and Anthropic's messages, in any pairing.
 
     `max_answer_bytes` bounds each answer as read from a destination.
     """
@@ -70,6 +81,9 @@ class WireFormats:
         if request.surface is Surface.MESSAGES:
             messages = MessagesStreamEncoder if request.stream else MessagesPlainEncoder
             return messages(request, request_id)
+        if request.surface is Surface.RESPONSES:
+            responses = ResponsesStreamEncoder if request.stream else ResponsesPlainEncoder
+            return responses(request, request_id, created_seconds)
         chat = ChatStreamEncoder if request.stream else ChatPlainEncoder
         return chat(request, request_id, created_seconds)
 

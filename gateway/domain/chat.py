@@ -24,6 +24,7 @@ class Surface(StrEnum):
 
     CHAT = "chat.completions"
     MESSAGES = "messages"
+    RESPONSES = "responses"
 
 
 class Thinking(StrEnum):

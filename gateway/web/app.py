@@ -1,6 +1,7 @@
 """The Litestar application: five kinds of routes over one gateway.
 
-`/v1/chat/completions` and `/v1/messages` walk; `/v1/models` lists; `/v1/messages/count_tokens` counts;
+`/v1/chat/completions`, `/v1/responses` and `/v1/messages` walk; `/v1/models` lists;
+`/v1/messages/count_tokens` counts;
 `/v1/approvals` is for people who agree; `/live`, `/ready`, `/metrics` tell operators. Everything else is
 404 or 405 in a body that the client of that route understands.
 """
@@ -57,6 +58,12 @@ async def chat_completions(request: AnyRequest) -> ASGIApp:
 async def messages(request: AnyRequest) -> ASGIApp:
     """One request of an Anthropic client."""
     return await _serve(request, Surface.MESSAGES)
+
+
+@post("/v1/responses", status_code=200)
+async def responses(request: AnyRequest) -> ASGIApp:
+    """One request of an OpenAI client in the newer format."""
+    return await _serve(request, Surface.RESPONSES)
 
 
 async def _serve(request: AnyRequest, surface: Surface) -> ASGIApp:
@@ -255,6 +262,7 @@ def build_app(gateway: Gateway) -> Litestar:
             chat_completions,
             messages,
             count_tokens,
+            responses,
             list_models,
             one_model,
             *APPROVAL_ROUTES,

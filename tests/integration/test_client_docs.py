@@ -108,6 +108,11 @@ def test_python_prompt(rig: ClientRig, environ: dict[str, str]) -> None:
     assert len(rig.hosted_bodies()) == count
 
 
+def test_python_responses(environ: dict[str, str]) -> None:
+    plain, streamed = example("responses", environ).splitlines()
+    assert (plain, streamed) == (f"completed {SENTENCES[0]}", SENTENCES[0])
+
+
 def test_python_anthropic(rig: ClientRig, environ: dict[str, str]) -> None:
     plain, streamed, error = example("anthropic", environ).splitlines()
     assert plain == f"end_turn {SENTENCES[0]}"
@@ -131,7 +136,7 @@ def test_curl(environ: dict[str, str]) -> None:
 
 
 def test_every_example_of_the_document_is_run() -> None:
-    python = {"setup", "plain", "stream", "tools", "prompt", "anthropic-setup", "anthropic"}
+    python = {"setup", "plain", "stream", "tools", "prompt", "responses", "anthropic-setup", "anthropic"}
     assert set(BLOCKS) == python | {"node", "curl", "curl-stream"}
     assert TEXT.count("```") == 2 * len(BLOCKS)
 
