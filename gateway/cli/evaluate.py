@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from gateway.cli.evaluate_streams import streams
 from gateway.cli.train_context import train_context
 from gateway.domain.chat import ChatRequest, Message, ResolvedRequest, Role, TextPart
 from gateway.domain.label import PUBLIC, Level
@@ -38,6 +39,7 @@ def evaluate() -> None:
 
 
 evaluate.add_command(train_context)
+evaluate.add_command(streams)
 
 
 @evaluate.command()
