@@ -22,9 +22,12 @@ from typing import Any
 import msgspec
 
 from gateway import settings
-from gateway.domain.label import Level, Tag
+from gateway.domain.finding import Finding
+from gateway.domain.label import Label, Level, Tag
+from gateway.output.rules import DEFAULT_PROFILE
 from gateway.policy.expression import MAX_CHARACTERS, VARIABLES
-from gateway.rollout.coverage import matrix
+from gateway.rollout.answer_coverage import answer_matrix
+from gateway.rollout.coverage import CANARY, matrix
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -321,6 +324,23 @@ def coverage_table() -> str:
     return "| endpoint | field | guard, or why none is needed |\n|---|---|---|\n" + "\n".join(lines)
 
 
+def _finds_probe(text: str) -> tuple[Finding, ...]:
+    """The identifier of the probes, and nothing else: what the table says does not depend on detectors."""
+    found = [(text.find(each), len(each)) for each in (CANARY, CANARY.replace(" ", ""))]
+    label = Label(Level.RESTRICTED)
+    return tuple(Finding("iban", "probe@1", label, at, at + size) for at, size in found if at >= 0)
+
+
+def answer_coverage_table() -> str:
+    """Which text of an answer the output filter reads, and what becomes of a finding."""
+    lines = []
+    for cell in answer_matrix(DEFAULT_PROFILE, _finds_probe):
+        said = cell.coverage.value + (f": {cell.note}" if cell.note else "")
+        lines.append(f"| `{cell.field}` | {said} | {cell.plain} | {cell.streamed} | {cell.unscannable} |")
+    head = "| text of an event | coverage | found, plain | found, streamed | cannot be scanned |"
+    return f"{head}\n|---|---|---|---|---|\n" + "\n".join(lines)
+
+
 #: Generated parts by page.
 PARTS: dict[str, dict[str, Callable[[], str]]] = {
     "docs/administrator.md": {"settings": settings_tables},
@@ -329,6 +349,7 @@ PARTS: dict[str, dict[str, Callable[[], str]]] = {
         "files": schema_tables,
         "condition": condition_table,
         "coverage": coverage_table,
+        "answer-coverage": answer_coverage_table,
     },
 }
 

@@ -24,6 +24,7 @@ from gateway.policy.evaluate import evaluate, private_only, servable_models
 from gateway.policy.signing import Active
 from gateway.protocols.registry import Registry, build_registry
 from gateway.protocols.resolve import resolve
+from gateway.rollout.answer_coverage import check_answer_coverage
 from gateway.rollout.content import Content
 from gateway.rollout.coverage import check_coverage
 from gateway.sensitivity.classify import Classifier, FindingsCache
@@ -70,6 +71,7 @@ def build_candidate(
     )
     check_coverage(classifier.classify)
     profiles = output_profiles(policy)
+    check_answer_coverage(profiles, detectors.find)
     configured = frozenset(settings.destinations)
     snapshot = Snapshot(
         resolve=partial(resolve, registry=registry),
