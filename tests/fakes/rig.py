@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import httpx2
 
 from gateway.audit.export import stored_records
 from gateway.audit.files import OsFiles
@@ -279,7 +280,7 @@ def _may_be_whole(data: bytearray) -> bool:
     return data.endswith(b"\r\n0\r\n\r\n")
 
 
-def no_trace(answer: RawAnswer | httpx.Response, seen: Seen, *secrets: str) -> None:
+def no_trace(answer: RawAnswer | httpx.Response | httpx2.Response, seen: Seen, *secrets: str) -> None:
     """None of the secrets in the body, a header of the answer, the log or an audit record."""
     body = answer.body if isinstance(answer, RawAnswer) else answer.content
     shown = body.decode("utf-8", "replace") + repr(dict(answer.headers))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from gateway.protocols.arguments import MAX_CHARACTERS, MAX_DEPTH, checker
@@ -71,6 +73,9 @@ def test_what_is_too_large_or_too_deep_is_a_fault() -> None:
 def test_a_judge_that_raises_is_a_no() -> None:
     class Broken:
         def is_valid(self, instance: object) -> bool:
+            raise RuntimeError(instance)
+
+        def iter_errors(self, instance: object) -> Iterator[object]:
             raise RuntimeError(instance)
 
     assert checker(Broken())("{}") == "arguments-off-schema"
