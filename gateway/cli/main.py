@@ -8,6 +8,7 @@ import click
 
 _COMMANDS = {
     "approvals": ("gateway.cli.approvals", "approvals"),
+    "admin": ("gateway.cli.admin", "admin"),
     "audit": ("gateway.cli.audit", "audit"),
     "classify": ("gateway.cli.classify", "classify"),
     "evaluate": ("gateway.cli.evaluate", "evaluate"),

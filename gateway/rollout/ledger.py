@@ -46,7 +46,8 @@ class _Book(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
 class Ledger:
     """The calls below one folder. Raises `ConfigurationError` when they cannot be read."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, max_calls: int = MAX_CALLS) -> None:
+        self._max_calls = max_calls
         self._place = directory / LEDGER_NAME
         try:
             book = msgspec.json.decode(self._place.read_bytes(), type=_Book)
@@ -73,7 +74,7 @@ class Ledger:
         known = self._calls.get((call.actor, call.key))
         if known is not None:
             return _same(known, call)
-        if len(self._calls) >= MAX_CALLS or (token and len(self._tokens) >= MAX_TOKENS):
+        if len(self._calls) >= self._max_calls or (token and len(self._tokens) >= MAX_TOKENS):
             raise NotReady("Too many changes in a day. Try again later.", code="admin-ledger-full")
         self._calls[call.actor, call.key] = call
         if token:

@@ -92,7 +92,7 @@ def run(directory: Path, seconds: float, rate: int, every_seconds: float) -> Out
     """The whole run, with its own gateway and stand-ins below `directory`."""
     revisions = (directory / "one", directory / "two")
     for path, places in zip(revisions, (BOTH, ALONE), strict=True):
-        _policies(path, places)
+        policies_of(path, places)
     digests = {
         load_bundle(path).sha256: places for path, places in zip(revisions, (BOTH, ALONE), strict=True)
     }
@@ -120,7 +120,8 @@ def run(directory: Path, seconds: float, rate: int, every_seconds: float) -> Out
     return outcome
 
 
-def _policies(path: Path, places: tuple[str, ...]) -> None:
+def policies_of(path: Path, places: tuple[str, ...], revision: int | None = None) -> None:
+    """A policy folder that sends ordinary requests to `places`, with limits that the load does not meet."""
     copy_policies(
         path, {"destinations: [hosted-openai, private-moe]": f"destinations: [{', '.join(places)}]"}
     )
@@ -129,6 +130,9 @@ def _policies(path: Path, places: tuple[str, ...]) -> None:
         assert old in limits, old
         limits = limits.replace(old, new, 1)
     (path / "limits.yaml").write_text(limits, "utf-8")
+    if revision is not None:
+        routing = (path / "routing.yaml").read_text("utf-8")
+        (path / "routing.yaml").write_text(f"revision: {revision}\n{routing}", "utf-8")
     # The cases are about the policy with both places.
     shutil.rmtree(path / "cases")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -105,7 +106,7 @@ def running_admin(
     port = free_port()
     state = LocalState(directory)
     text = admin_settings(state, f"127.0.0.1:{port}", ("demo", "acme"), admin_extra) + signer_extra
-    gateway = start_gateway(directory, extra=text, private="http://127.0.0.1:9/v1", **options)
+    gateway = start_gateway(directory, extra=text, **{"private": "http://127.0.0.1:9/v1", **options})
     try:
         yield AdminStack(gateway, f"http://127.0.0.1:{port}/admin/v1", gateway.policies)
     finally:
@@ -131,3 +132,13 @@ def _is_read(path: Path) -> bool:
         or (path.suffix in {".yaml", ".yml"} and (len(path.parts) == 1 or top == "cases"))
         or (top == "dictionaries" and path.suffix == ".txt")
     )
+
+
+def revised(folder: Path, place: Path, revision: int) -> Path:
+    """A copy of a policy folder with another revision, unsigned."""
+    shutil.copytree(folder, place)
+    (place / "bundle.sig").unlink(missing_ok=True)
+    routing = place / "routing.yaml"
+    lines = [line for line in routing.read_text("utf-8").splitlines() if not line.startswith("revision:")]
+    routing.write_text(f"revision: {revision}\n" + "\n".join(lines) + "\n", "utf-8")
+    return place
