@@ -189,7 +189,8 @@ def _recorded(record: RecordDoc, deployment: Deployment | None) -> Recorded | st
     denied = None if route.destinations else record.reason_code
     is_admitted = record.phase == "admitted"
     is_degraded = is_admitted and decision.limits is not None and decision.limits.degraded
-    answer = Answer(route.destinations, denied, decision.policy.rule_ids)
+    needs_approval = decision.approval is not None
+    answer = Answer(route.destinations, denied, decision.policy.rule_ids, needs_approval)
     return Recorded(
         record.request_id, record.ts_utc, facts, answer, asked.other_tool_count, is_degraded, deployment
     )

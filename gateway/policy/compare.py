@@ -16,16 +16,21 @@ from gateway.policy.evaluate import evaluate
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Destinations in order, or the code of a denial; and the rules that decided."""
+    """Destinations in order, or the code of a denial; and the rules that decided. `needs_approval`: a person
+    must agree first."""
 
     destinations: tuple[str, ...]
     denied: str | None
     rule_ids: tuple[str, ...]
+    needs_approval: bool = False
 
     @property
     def words(self) -> str:
         """The answer without its rules, in words."""
-        return f"denial {self.denied}" if self.denied is not None else ", ".join(self.destinations)
+        if self.denied is not None:
+            return f"denial {self.denied}"
+        places = ", ".join(self.destinations)
+        return f"{places} after approval" if self.needs_approval else places
 
     @property
     def rule(self) -> str:
@@ -36,13 +41,14 @@ class Answer:
 def answer_of(decision: Decision) -> Answer:
     """A decision as an answer."""
     if isinstance(decision, Permit):
-        return Answer(tuple(place.name for place in decision.destinations), None, decision.rule_ids)
+        places = tuple(place.name for place in decision.destinations)
+        return Answer(places, None, decision.rule_ids, decision.obligations.approver_role is not None)
     return Answer((), decision.code, decision.rule_ids)
 
 
 class Kind(StrEnum):
     """How two answers differ. A change with a destination that was not permitted before is `widened`,
-    whatever else it does: it is the one to look at first."""
+    whatever else it does: it is the one to look at first. `unattended`: nobody need agree any more."""
 
     SAME = "same"
     RULE = "rule-only"
@@ -51,12 +57,15 @@ class Kind(StrEnum):
     WIDENED = "widened"
     NARROWED = "narrowed"
     REORDERED = "reordered"
+    UNATTENDED = "unattended"
+    ATTENDED = "attended"
     CODE = "denial-code"
 
 
 def kind_of(old: Answer, new: Answer) -> Kind:
     """How `new` differs from `old`."""
-    if (old.destinations, old.denied) == (new.destinations, new.denied):
+    is_alike = old.needs_approval == new.needs_approval
+    if is_alike and (old.destinations, old.denied) == (new.destinations, new.denied):
         return Kind.SAME if old.rule_ids == new.rule_ids else Kind.RULE
     if old.denied is not None:
         return Kind.CODE if new.denied is not None else Kind.OPENED
@@ -64,6 +73,8 @@ def kind_of(old: Answer, new: Answer) -> Kind:
         return Kind.CLOSED
     if not set(new.destinations) <= set(old.destinations):
         return Kind.WIDENED
+    if not is_alike:
+        return Kind.ATTENDED if new.needs_approval else Kind.UNATTENDED
     return Kind.NARROWED if len(new.destinations) < len(old.destinations) else Kind.REORDERED
 
 

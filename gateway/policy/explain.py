@@ -116,7 +116,9 @@ def verdict_line(decision: Decision) -> str:
     """The decision in one line."""
     if isinstance(decision, Permit):
         places = ", ".join(place.name for place in decision.destinations)
-        return f"permit: {places} (rule {', '.join(decision.rule_ids)})"
+        role = decision.obligations.approver_role
+        after = "" if role is None else f" after approval by the role {role}"
+        return f"permit: {places}{after} (rule {', '.join(decision.rule_ids)})"
     rules = f" (rule {', '.join(decision.rule_ids)})" if decision.rule_ids else ""
     field = f" param={decision.param}" if decision.param else ""
     return f"deny: {decision.status} {decision.code}{field}{rules}: {decision.message}"

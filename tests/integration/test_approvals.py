@@ -176,7 +176,7 @@ def test_another_caller_cannot_use_it(rig: Rig) -> None:
     assert seen.upstream_bytes == b""
 
 
-def test_the_person_who_asked_cannot_approve(rig: Rig) -> None:
+def test_negative_28_the_person_who_asked_cannot_approve(rig: Rig) -> None:
     approval = asked(rig.gateway, chat("four eyes"))
     both: dict[str, Any] = {"subject": "alice", "roles": ("user", "treasury-approver")}
     for path in ("approve", "deny"):
@@ -199,6 +199,20 @@ def test_only_the_rule_s_role_sees_and_decides(rig: Rig) -> None:
     assert bare.status_code == 401
 
 
+def test_negative_26_an_approval_of_another_tenant_is_as_unknown_as_one_that_never_was(rig: Rig) -> None:
+    approval = asked(rig.gateway, chat("of one tenant"))
+    never = "apr_" + "0" * 48
+    for method, end in (("GET", ""), ("POST", "/approve"), ("POST", "/deny")):
+        foreign, unknown = (
+            desk(rig.gateway, method, f"/{each}{end}", tenant="acme") for each in (approval, never)
+        )
+        assert (foreign.status_code, foreign.json()["error"]) == (404, unknown.json()["error"])
+    assert approval not in desk(rig.gateway, "GET", tenant="acme").text
+    answers = [ask(rig.gateway, chat("of one tenant"), each, tenant="acme") for each in (approval, never)]
+    assert {(each.status_code, code(each)) for each in answers} == {(403, "approval-unknown")}
+    assert desk(rig.gateway, "GET", f"/{approval}").json()["state"] == "pending"
+
+
 def test_a_denied_request_stays_denied_until_it_is_asked_anew(rig: Rig) -> None:
     body = chat("denied")
     approval = asked(rig.gateway, body)
@@ -212,7 +226,7 @@ def test_a_denied_request_stays_denied_until_it_is_asked_anew(rig: Rig) -> None:
     assert code(ask(rig.gateway, body, approval)) == "approval-unknown"
 
 
-def test_of_many_at_once_one_passes(rig: Rig) -> None:
+def test_negative_09_of_many_at_once_one_passes(rig: Rig) -> None:
     body = chat("all at once")
     approval = granted(rig.gateway, body)
     statuses: list[int] = []

@@ -22,6 +22,10 @@ def answer(*places: str, denied: str | None = None, rules: tuple[str, ...] = ("r
     return Answer(places, denied, rules)
 
 
+def attended(*places: str) -> Answer:
+    return Answer(places, None, ("r",), needs_approval=True)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "kind"),
     [
@@ -34,6 +38,13 @@ def answer(*places: str, denied: str | None = None, rules: tuple[str, ...] = ("r
         (answer("a", "b"), answer("b"), Kind.NARROWED),
         (answer("a", "b"), answer("b", "a"), Kind.REORDERED),
         (answer(denied="no-rule"), answer(denied="no-destination"), Kind.CODE),
+        (answer("a"), attended("a"), Kind.ATTENDED),
+        (attended("a"), answer("a"), Kind.UNATTENDED),
+        (attended("a"), attended("a"), Kind.SAME),
+        (attended("a", "b"), answer("b"), Kind.UNATTENDED),
+        (answer("a"), attended("b"), Kind.WIDENED),
+        (answer(denied="no-rule"), attended("a"), Kind.OPENED),
+        (attended("a"), answer(denied="no-rule"), Kind.CLOSED),
     ],
 )
 def test_names_how_two_answers_differ(old: Answer, new: Answer, kind: Kind) -> None:
@@ -51,6 +62,15 @@ def test_counts_changes_by_rule_tenant_and_destination_with_ids() -> None:
     assert tally.by_tenant() == {"acme": ["req_1", "req_2"]}
     assert tally.by_destination() == {"+b": ["req_2"], "-a": ["req_2"], ">b": ["req_1"]}
     assert tally.by_kind() == {"reordered": ["req_1"], "widened": ["req_2"]}
+
+
+def test_a_rule_that_wants_a_person_to_agree_is_another_answer() -> None:
+    wants = "[hosted, private]\n    obligations: {approval_required: true}\n"
+    policy = compile_bundle(pack(rules=RULES.replace("[hosted, private]\n", wants)))
+    decided = answer_of(evaluate(policy, facts(), ALL))
+    assert decided.words == "hosted, private after approval"
+    tally = compare_cases(compile_bundle(pack(**{"cases/a": CASES})), policy)
+    assert tally.by_kind() == {"attended": ["cases/a.yaml:2: ordinary"]}
 
 
 def test_an_answer_is_the_decision_without_its_texts() -> None:

@@ -67,6 +67,10 @@ def test_says_that_a_label_is_out_of_range() -> None:
 
 def test_writes_the_decision_in_one_line() -> None:
     assert verdict_line(evaluate(POLICY, facts(), ALL)) == "permit: hosted, private (rule ordinary)"
+    wants = "hosted, private], obligations: {approval_required: true, approver_role: boss}"
+    attended = compile_bundle(pack(RULES.replace("hosted, private]", wants)))
+    said = "permit: hosted, private after approval by the role boss (rule ordinary)"
+    assert verdict_line(evaluate(attended, facts(), ALL)) == said
     denial = evaluate(POLICY, facts(tenant="acme"), ALL)
     assert verdict_line(denial) == "deny: 403 denied-by-rule (rule no-acme): Acme is closed."
     unknown = evaluate(POLICY, facts(model="x"), ALL)
