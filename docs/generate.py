@@ -110,6 +110,8 @@ SETTINGS: dict[str, str] = {
     "a time.",
     "destinations.NAME.prefix_affinity": "Conversations return to the replica that holds their cache; else "
     "the one with the least outstanding tokens is asked.",
+    "destinations.NAME.hedge_after_seconds": "A replica that has sent nothing of its answer by then is raced by "
+    "another one. Only for a destination that is not hosted. 0: never.",
     "destinations.NAME.context_tokens": "Context of the smallest model there. What surely does not fit gets 400 "
     "instead of being sent. 0: not known, so the destination refuses it.",
     "destinations.NAME.networks": "Address ranges (CIDR) that connections may go to. Empty: the address in "

@@ -204,6 +204,7 @@ class EndpointSettings(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
     priority: bool = False
     queue: QueueSettings | None = None
     prefix_affinity: bool = True
+    hedge_after_seconds: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     context_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
     networks: tuple[str, ...] = ()
     ca_file: str = ""

@@ -221,7 +221,7 @@ class Metrics:
         )
         self.upstream_events = Counter(
             "tidegate_upstream_events",
-            "Choices of a destination: retry, retry-refused, limited, home, spilled, new",
+            "Choices of a destination: retry, retry-refused, hedge, limited, home, spilled, new",
             ["destination", "event"],
             registry=self.registry,
         )

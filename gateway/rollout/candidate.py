@@ -129,6 +129,11 @@ def _check_hosts(policy: CompiledPolicy, endpoints: Mapping[str, EndpointSetting
             raise ConfigurationError(f"settings: destinations.{name}: expected either url or replicas")
         for each in endpoint.servers:
             _check_url(name, each.url, place)
+        if endpoint.hedge_after_seconds and place.hosted:
+            # fail-closed: what is asked twice of a hosted provider has left twice, and is paid twice.
+            raise ConfigurationError(
+                f"settings: destinations.{name}.hedge_after_seconds: expected 0 for a hosted destination"
+            )
         if endpoint.proxy:
             _plain_url(f"{name}.proxy", endpoint.proxy)
 

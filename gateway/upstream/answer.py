@@ -38,6 +38,7 @@ class OpenAnswer:
         "_cut_verdict",
         "_deadlines",
         "_finished",
+        "_first",
         "_has_progressed",
         "_hold",
         "_is_consumed",
@@ -46,6 +47,7 @@ class OpenAnswer:
         "_passed",
         "_progressed",
         "_response",
+        "_source",
         "_started",
         "_timer",
         "destination",
@@ -77,6 +79,8 @@ class OpenAnswer:
         self._is_consumed = False  # a piece is with the consumer; the destination is not waited for
         self._is_fresh = False  # the piece that is with the consumer held tokens
         self._has_progressed = False
+        self._source = response.stream.__aiter__()  # type: ignore[union-attr]
+        self._first: bytes | None = None  # a piece that `begin` has read
         self._finished = False
         self._cut_verdict: Verdict | None = None
         self._closed = False
@@ -88,13 +92,32 @@ class OpenAnswer:
             self._has_progressed = True
             self._hold.progress()
 
+    async def begin(self, seconds: float) -> None:
+        """Wait for the first piece of the body, at most so long; `chunks` gives it out first.
+
+        Raises `UpstreamTimeout`, `UpstreamFailed`.
+        """
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                self._first = await anext(self._source, b"")
+        except TimeoutError:
+            raise UpstreamTimeout(
+                "The destination did not begin to answer in time.", code="upstream-first-byte-timeout"
+            ) from None
+        except BROKEN:
+            raise self._cut() from None
+
     async def chunks(self) -> AsyncIterator[bytes]:
         """Body bytes as they come; `UpstreamTimeout` or `UpstreamFailed` when they stop coming."""
         loop = asyncio.get_running_loop()
         self._progressed = loop.time()
         self._arm(loop)
         try:
-            async for chunk in self._response.stream:  # type: ignore[union-attr]
+            if self._first:
+                self._is_consumed = True
+                yield self._first
+                self._is_consumed = False
+            async for chunk in self._source:
                 self._is_consumed = True
                 yield chunk
                 self._is_consumed = False

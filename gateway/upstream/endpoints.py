@@ -42,5 +42,6 @@ def endpoint_of(settings: EndpointSettings, on_fault: Callable[[ConfigurationErr
             max_connections=settings.max_connections,
         ),
         has_affinity=settings.prefix_affinity,
+        hedge_after_seconds=settings.hedge_after_seconds,
         on_fault=on_fault,
     )

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
+from typing import Any
 
 from gateway.domain.admitted import Admitted
 from gateway.domain.decision import Destination
@@ -33,6 +34,7 @@ from gateway.errors import (
 from gateway.upstream import choose
 from gateway.upstream.affinity import Placements, prefixes
 from gateway.upstream.answer import OpenAnswer
+from gateway.upstream.hedge import race
 from gateway.upstream.replicas import Hold, Replica, Verdict, by_load, by_prefix, placed, take
 from gateway.upstream.retry import MAX_ATTEMPTS, RetryBudget, may_ask_again, pause_seconds
 from gateway.upstream.server import Endpoint, Server, read_refusal
@@ -69,8 +71,8 @@ class LaneState:
 class ConnectionPool:
     """`ports.Upstream` over real connections. Create it inside the running loop; `aclose` at the end.
 
-    `count(destination, event)` feeds a metric: `retry`, `retry-refused`, `limited`, `home`, `spilled`, `new`.
-    Raises `ConfigurationError` for files and addresses that cannot be used.
+    `count(destination, event)` feeds a metric: `retry`, `retry-refused`, `hedge`, `limited`, `home`,
+    `spilled`, `new`. Raises `ConfigurationError` for files and addresses that cannot be used.
     """
 
     def __init__(
@@ -157,6 +159,8 @@ class ConnectionPool:
         while True:
             hold = self._take(line, turn, loop.time())
             try:
+                if again is not None and self._may_hedge(line, turn):
+                    return await self._hedged(line, turn, hold, again)
                 return await self._attempt(line, turn, hold)
             except Refusal as refusal:
                 if again is None or not self._may_retry(line, turn, refusal):
@@ -232,6 +236,45 @@ class ConnectionPool:
             return False
         self._count(turn.place.name, "retry")
         return True
+
+    @staticmethod
+    def _may_hedge(line: _Line, turn: _Turn) -> bool:
+        # fail-closed: what is asked twice of a hosted provider has left twice.
+        is_own = not turn.place.hosted and line.endpoint.hedge_after_seconds > 0
+        return is_own and len(set(turn.tried)) < len(line.replicas)
+
+    async def _hedged(self, line: _Line, turn: _Turn, hold: Hold, again: Again) -> OpenAnswer:
+        """The answer of the replica that begins first; a second one is asked when the first is silent."""
+
+        async def second() -> Coroutine[Any, Any, OpenAnswer] | None:
+            if not line.budget.spend():
+                self._count(turn.place.name, "retry-refused")
+                return None
+            await again("hedged")
+            try:
+                other = self._take(line, turn, asyncio.get_running_loop().time())
+            except Refusal:
+                return None
+            self._count(turn.place.name, "hedge")
+            return self._begun(line, turn, other)
+
+        first = self._begun(line, turn, hold)
+        return await race(first, second, line.endpoint.hedge_after_seconds, OpenAnswer.close)
+
+    async def _begun(self, line: _Line, turn: _Turn, hold: Hold) -> OpenAnswer:
+        """An answer whose first piece has come."""
+        answer = await self._attempt(line, turn, hold)
+        deadlines = line.endpoint.deadlines
+        left = turn.started + deadlines.total_seconds - asyncio.get_running_loop().time()
+        try:
+            await answer.begin(min(deadlines.first_byte_seconds, left))
+        except Refusal:
+            await answer.close(is_faulty=True)
+            raise
+        except BaseException:
+            await answer.close()
+            raise
+        return answer
 
     async def _attempt(self, line: _Line, turn: _Turn, hold: Hold) -> OpenAnswer:
         """One connection to one replica. Whatever happens, the hold is ended or handed to the answer."""

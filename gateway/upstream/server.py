@@ -34,7 +34,9 @@ class Endpoint:
 
     `urls` are (base URL, weight) of its replicas, for example `http://127.0.0.1:8001/v1`. `credential(now)`
     gives the key to use now. `has_affinity`: conversations return to the replica of their prefix.
-    `on_fault` hears of a client certificate that was replaced by one that cannot be used.
+    `hedge_after_seconds`: a replica that has sent no piece of its answer by then is raced by another one, at
+    a destination that is not hosted; 0: never. `on_fault` hears of a client certificate that was replaced by
+    one that cannot be used.
     """
 
     urls: tuple[tuple[str, int], ...]
@@ -42,6 +44,7 @@ class Endpoint:
     deadlines: Deadlines
     way: Transport = field(default_factory=Transport)
     has_affinity: bool = True
+    hedge_after_seconds: float = 0.0
     on_fault: Callable[[ConfigurationError], None] = lambda error: None
 
 

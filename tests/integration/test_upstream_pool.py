@@ -89,10 +89,13 @@ async def pool_for(
     credential: Callable[[float], Secret] | None = lambda now: KEY,
     has_affinity: bool = True,
     deadlines: Deadlines = DEADLINES,
+    hedge_after_seconds: float = 0.0,
     on_fault: Callable[[ConfigurationError], None] = lambda error: None,
 ) -> AsyncIterator[ConnectionPool]:
     weighted = tuple((url, 1) for url in urls)
-    endpoint = Endpoint(weighted, credential, deadlines, way or Transport(), has_affinity, on_fault)
+    endpoint = Endpoint(
+        weighted, credential, deadlines, way or Transport(), has_affinity, hedge_after_seconds, on_fault
+    )
     endpoints = {"hosted-openai": endpoint, "private-moe": endpoint}
 
     def encode(request: Admitted, place: Destination) -> Outgoing:

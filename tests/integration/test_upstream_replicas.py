@@ -13,6 +13,7 @@ import pytest
 
 from gateway.domain.admitted import Admitted
 from gateway.domain.chat import Message, Role, TextPart
+from gateway.domain.label import Level
 from gateway.errors import AuditUnavailable, Refusal, UpstreamFailed, UpstreamRejected, UpstreamUnavailable
 from gateway.upstream.deadlines import Deadlines
 from gateway.upstream.pool import ConnectionPool
@@ -256,3 +257,77 @@ async def test_a_good_answer_is_whole(pair: tuple[Faults, Faults]) -> None:
     async with pool_for(*[each.child.url for each in pair]) as pool:
         body = await read(pool, request, request.permit.destinations[0])
     assert body.endswith(b"data: [DONE]\n\n")
+
+
+async def test_a_silent_replica_is_raced_by_another_and_let_go(pair: tuple[Faults, Faults]) -> None:
+    """The first says 200 and then nothing: that is no beginning."""
+    pair[0].mode("silence-after-head")
+    request = await admitted(level=Level.RESTRICTED)
+    [place] = request.permit.destinations
+    deadlines = Deadlines(connect_seconds=5, first_byte_seconds=60, idle_seconds=60, total_seconds=60)
+    urls = [each.child.url for each in pair]
+    async with pool_for(*urls, has_affinity=False, hedge_after_seconds=0.2, deadlines=deadlines) as pool:
+        codes = Codes()
+        answer = await pool.open(request, place, again=codes)
+        body = b"".join([chunk async for chunk in answer.chunks()])
+        await answer.close()
+        assert body.startswith(b"data: ")
+        assert body.endswith(b"data: [DONE]\n\n")
+        assert codes.seen == ["hedged"], "the second attempt is heard of before it is made"
+        assert all(tokens == 0 for _, _, tokens in pool.outstanding())
+        while not any(entry["event"] == "client-closed" for entry in read_log(pair[0].log)):
+            await asyncio.sleep(0.02)
+        assert [lane.is_open for lane in pool.lanes()] == [False, False]
+
+
+async def test_a_prompt_replica_is_not_raced(pair: tuple[Faults, Faults]) -> None:
+    request = await admitted(level=Level.RESTRICTED)
+    [place] = request.permit.destinations
+    async with pool_for(*[each.child.url for each in pair], hedge_after_seconds=60) as pool:
+        answer = await pool.open(request, place, again=Codes())
+        assert b"".join([chunk async for chunk in answer.chunks()]).endswith(b"data: [DONE]\n\n")
+        await answer.close()
+    assert sum(each.request_count() for each in pair) == 1
+
+
+async def test_a_hosted_destination_is_never_asked_twice_at_a_time(pair: tuple[Faults, Faults]) -> None:
+    for each in pair:
+        each.mode("silence")
+    request = await admitted()
+    async with pool_for(*[each.child.url for each in pair], hedge_after_seconds=0.01) as pool:
+        with pytest.raises(Refusal) as caught:
+            await pool.open(request, request.permit.destinations[0], again=Codes())
+    assert caught.value.code == "upstream-first-byte-timeout"
+    assert sum(each.request_count() for each in pair) == 1
+
+
+async def test_a_race_that_may_not_be_recorded_is_not_run(pair: tuple[Faults, Faults]) -> None:
+    for each in pair:
+        each.mode("silence")
+    request = await admitted(level=Level.RESTRICTED)
+    [place] = request.permit.destinations
+    async with pool_for(*[each.child.url for each in pair], hedge_after_seconds=0.05) as pool:
+        with pytest.raises(AuditUnavailable):
+            await pool.open(request, place, again=Codes(AuditUnavailable("full")))
+        assert all(tokens == 0 for _, _, tokens in pool.outstanding())
+    assert sum(each.request_count() for each in pair) <= 1
+
+
+async def test_a_race_that_is_cancelled_ends_both(pair: tuple[Faults, Faults]) -> None:
+    for each in pair:
+        each.mode("silence")
+    request = await admitted(level=Level.RESTRICTED)
+    [place] = request.permit.destinations
+    deadlines = Deadlines(connect_seconds=5, first_byte_seconds=60, idle_seconds=60, total_seconds=60)
+    urls = [each.child.url for each in pair]
+    async with pool_for(*urls, hedge_after_seconds=0.05, deadlines=deadlines) as pool:
+        task = asyncio.create_task(pool.open(request, place, again=Codes()))
+        while not all(each.request_count() for each in pair):
+            await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        for each in pair:
+            while not any(entry["event"] == "client-closed" for entry in read_log(each.log)):
+                await asyncio.sleep(0.02)
+        assert all(tokens == 0 for _, _, tokens in pool.outstanding())
