@@ -306,6 +306,8 @@ def problem(
 
 
 def _estimate(chat: ChatRequest) -> tuple[int, int]:
+    if chat.embedding is not None:
+        return estimate_prompt_tokens(chat), 0
     return estimate_prompt_tokens(chat), estimate_output_tokens(chat, DEFAULT_OUTPUT_TOKENS)
 
 

@@ -37,6 +37,7 @@ from gateway.domain.stream import (
     TextDelta,
     ToolCallStart,
     UsageReport,
+    Vector,
 )
 from gateway.errors import Refusal
 
@@ -132,6 +133,8 @@ class MessagesStreamEncoder:
                 self._usage = usage
             case AnswerStart() | AnswerEnd():
                 pass
+            case Vector():
+                raise refuse_end()
             case _:
                 assert_never(event)
 

@@ -29,6 +29,7 @@ from gateway.domain.stream import (
     TextDelta,
     ToolCallStart,
     UsageReport,
+    Vector,
 )
 from gateway.errors import Refusal, UpstreamFailed
 
@@ -157,6 +158,8 @@ class MessagesPlainEncoder:
                 self._usage = usage
             case AnswerStart() | RoleDelta() | AnswerEnd():
                 pass
+            case Vector():
+                raise refuse_end()
             case _:
                 assert_never(event)
 

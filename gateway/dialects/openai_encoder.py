@@ -33,6 +33,7 @@ from gateway.domain.stream import (
     TextDelta,
     ToolCallStart,
     UsageReport,
+    Vector,
 )
 from gateway.errors import Refusal
 
@@ -125,17 +126,22 @@ class ChatStreamEncoder:
                 out.append(self._chunk(choice, {}, reason=reason, stop_reason=event.stop_reason))
                 self._open[choice] = False
             case UsageReport(usage=usage):
-                for choice in list(waiting):
-                    self._release(choice, waiting, out)
-                if self._wants_usage:
-                    out.append(self._usage_chunk(usage))
+                self._usage(usage, waiting, out)
             case AnswerStart(system_fingerprint=fingerprint):
                 if fingerprint is not None and not self._chunk_head:
                     self._fields["system_fingerprint"] = fingerprint
             case AnswerEnd():
                 pass
+            case Vector():
+                raise refuse_end()
             case _:
                 assert_never(event)
+
+    def _usage(self, usage: Usage, waiting: dict[int, dict[str, Any]], out: list[bytes]) -> None:
+        for choice in list(waiting):
+            self._release(choice, waiting, out)
+        if self._wants_usage:
+            out.append(self._usage_chunk(usage))
 
     def _release(self, choice: int, waiting: dict[int, dict[str, Any]], out: list[bytes]) -> None:
         delta = waiting.pop(choice, None)

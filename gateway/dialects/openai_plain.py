@@ -27,6 +27,7 @@ from gateway.domain.stream import (
     TextDelta,
     ToolCallStart,
     UsageReport,
+    Vector,
 )
 from gateway.errors import Refusal, UpstreamFailed
 
@@ -130,6 +131,8 @@ class ChatPlainEncoder:
                     self._fields["system_fingerprint"] = fingerprint
             case AnswerEnd():
                 pass
+            case Vector():
+                raise refuse_end()
             case _:
                 assert_never(event)
 

@@ -30,6 +30,7 @@ from gateway.domain.stream import (
     TextDelta,
     ToolCallStart,
     UsageReport,
+    Vector,
 )
 from gateway.errors import Refusal
 
@@ -109,6 +110,8 @@ class ResponsesStreamEncoder:
                 self._fold.usage = usage
             case AnswerStart() | AnswerEnd():
                 pass
+            case Vector():
+                raise refuse_end()
             case _:
                 assert_never(event)
 

@@ -29,6 +29,7 @@ from gateway.domain.stream import (
     TextDelta,
     ToolCallStart,
     UsageReport,
+    Vector,
 )
 from gateway.errors import Refusal
 
@@ -209,5 +210,7 @@ class ResponsesPlainEncoder:
                 fold.usage = usage
             case AnswerStart() | RoleDelta() | AnswerEnd():
                 pass
+            case Vector():
+                raise refuse_end()
             case _:
                 assert_never(event)

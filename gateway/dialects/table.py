@@ -11,6 +11,12 @@ from gateway.dialects.anthropic_encoder import MessagesStreamEncoder
 from gateway.dialects.anthropic_errors import messages_error_body
 from gateway.dialects.anthropic_plain import MessagesPlainEncoder
 from gateway.dialects.anthropic_request import parse_count, parse_messages
+from gateway.dialects.embeddings import (
+    EmbeddingsDecoder,
+    EmbeddingsEncoder,
+    encode_embeddings,
+    parse_embeddings,
+)
 from gateway.dialects.openai_answer import MAX_ANSWER_BYTES, ChatPlainDecoder, ChatStreamDecoder
 from gateway.dialects.openai_encoder import ChatStreamEncoder
 from gateway.dialects.openai_errors import error_body
@@ -24,7 +30,9 @@ from gateway.domain.decision import Destination
 from gateway.domain.outgoing import Outgoing
 from gateway.errors import ConfigurationError, Refusal
 
-Decoder = ChatStreamDecoder | ChatPlainDecoder | MessagesStreamDecoder | MessagesPlainDecoder
+Decoder = (
+    ChatStreamDecoder | ChatPlainDecoder | MessagesStreamDecoder | MessagesPlainDecoder | EmbeddingsDecoder
+)
 Encoder = (
     ChatStreamEncoder
     | ChatPlainEncoder
@@ -32,6 +40,7 @@ Encoder = (
     | MessagesPlainEncoder
     | ResponsesStreamEncoder
     | ResponsesPlainEncoder
+    | EmbeddingsEncoder
 )
 
 #: Where an Anthropic client asks how many tokens a request has.
@@ -42,6 +51,7 @@ _PARSE: dict[str, Callable[[bytes], ChatRequest]] = {
     Surface.MESSAGES.value: parse_messages,
     COUNT_ENDPOINT: parse_count,
     Surface.RESPONSES.value: parse_responses,
+    Surface.EMBEDDINGS.value: parse_embeddings,
 }
 _CHAT_KINDS = sorted(openai_body.KINDS)
 _MESSAGES_HEADERS = ((b"anthropic-version", b"2023-06-01"),)
@@ -62,12 +72,16 @@ class WireFormats:
 
     def unsaid(self, request: ChatRequest) -> tuple[tuple[str, str], ...]:
         """(kind, field) for each kind of destination that cannot be told all of this request, sorted."""
+        if request.surface is Surface.EMBEDDINGS:
+            return ((anthropic_body.KIND, "input"),)
         found = [(kind, openai_body.unsaid(request, kind)) for kind in _CHAT_KINDS]
         found.append((anthropic_body.KIND, anthropic_body.unsaid(request)))
         return tuple(sorted((kind, field) for kind, field in found if field is not None))
 
     def decoder(self, destination: Destination, request: ChatRequest) -> Decoder:
         """A new decoder for one answer. Raises `ConfigurationError` for another kind."""
+        if request.surface is Surface.EMBEDDINGS:
+            return EmbeddingsDecoder(destination, request, max_answer_bytes=self._max_answer_bytes)
         if destination.kind in _CHAT_KINDS:
             chat = ChatStreamDecoder if request.stream else ChatPlainDecoder
             return chat(destination, request, max_answer_bytes=self._max_answer_bytes)
@@ -81,6 +95,8 @@ class WireFormats:
         if request.surface is Surface.MESSAGES:
             messages = MessagesStreamEncoder if request.stream else MessagesPlainEncoder
             return messages(request, request_id)
+        if request.surface is Surface.EMBEDDINGS:
+            return EmbeddingsEncoder(request, request_id)
         if request.surface is Surface.RESPONSES:
             responses = ResponsesStreamEncoder if request.stream else ResponsesPlainEncoder
             return responses(request, request_id, created_seconds)
@@ -106,6 +122,8 @@ class Own:
 
 def encode(resolved: ResolvedRequest, destination: Destination, own: Own) -> Outgoing:
     """What `destination` is sent. Raises `RequestRefused` for what its dialect cannot say."""
+    if resolved.chat.surface is Surface.EMBEDDINGS:
+        return Outgoing("/embeddings", encode_embeddings(resolved, destination))
     if destination.kind == anthropic_body.KIND:
         body = anthropic_body.encode_messages(
             resolved,

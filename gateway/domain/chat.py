@@ -25,6 +25,7 @@ class Surface(StrEnum):
     CHAT = "chat.completions"
     MESSAGES = "messages"
     RESPONSES = "responses"
+    EMBEDDINGS = "embeddings"
 
 
 class Thinking(StrEnum):
@@ -142,6 +143,15 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True)
+class EmbeddingOptions:
+    """How the client wants the vectors of its inputs. `is_list`: the inputs came as a list."""
+
+    dimensions: int | None = None
+    is_base64: bool = False
+    is_list: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class ChatRequest:
     """One parsed chat request.
 
@@ -169,6 +179,7 @@ class ChatRequest:
     thinking_display: ThinkingDisplay | None = None
     cache_lifetime: CacheLifetime | None = None
     end_user: str | None = None
+    embedding: EmbeddingOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)

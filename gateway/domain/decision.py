@@ -16,13 +16,22 @@ from gateway.domain.label import Label, Level
 WORKLOADS = ("interactive", "batch", "evaluation", "training-data")
 
 
+#: What a request of each endpoint asks a destination for. Formats of chat are translated into each other.
+OPERATIONS = {
+    "chat.completions": "chat",
+    "messages": "chat",
+    "responses": "chat",
+    "embeddings": "embeddings",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Destination:
     """A place that can answer, with the model it will be asked for.
 
     `clearance` is the highest level that may be sent there. `hosted` is False only for the company's
     own nodes. `model` is the destination's own name for the logical model. `extensions` are the
-    request fields beyond the common ones that it takes.
+    request fields beyond the common ones that it takes, `operations` what it can be asked for.
     """
 
     name: str
@@ -32,6 +41,7 @@ class Destination:
     region: str
     model: str
     extensions: frozenset[str] = frozenset()
+    operations: frozenset[str] = frozenset({"chat"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,15 @@ class AnswerEnd:
     """The upstream ended cleanly."""
 
 
-StreamEvent = AnswerStart | RoleDelta | TextDelta | ToolCallStart | Finish | UsageReport | AnswerEnd
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """The embedding of one input: a JSON list of finite numbers, written by the gateway."""
+
+    index: int
+    values: JsonText
+
+
+StreamEvent = AnswerStart | RoleDelta | TextDelta | ToolCallStart | Finish | UsageReport | AnswerEnd | Vector
 
 
 @dataclass(frozen=True, slots=True)

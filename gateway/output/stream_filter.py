@@ -29,6 +29,7 @@ from gateway.domain.stream import (
     TextDelta,
     ToolCallStart,
     UsageReport,
+    Vector,
 )
 from gateway.errors import OutputBlocked
 from gateway.output.hold import Hold
@@ -253,7 +254,8 @@ class StreamFilter:
                 return self._tool(event)
             case Finish():
                 return self._finish(event)
-            case UsageReport():
+            case UsageReport() | Vector():
+                # Numbers only: decoders give nothing else.
                 return (event,)
             case AnswerEnd():
                 return (*self.flush(), event)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Named
 
-from gateway.domain.decision import Destination
+from gateway.domain.decision import OPERATIONS, Destination
 from gateway.policy.compiled import SPEED, THROUGHPUT, DestinationPolicy
 from gateway.policy.document import Mapping
 from gateway.policy.fields import Field, Section
@@ -48,6 +48,7 @@ def _destination(name: str, section: Section, models: Named[str, str]) -> Destin
         "hosts",
         "models",
         "extensions",
+        "operations",
     )
     hosted = section["hosted"].boolean()
     if hosted and "retention" not in section:
@@ -60,12 +61,16 @@ def _destination(name: str, section: Section, models: Named[str, str]) -> Destin
     retention = section.get("retention")
     allowed = section.get("extensions")
     extensions = frozenset() if allowed is None else frozenset(_listed(allowed))
+    stated = section.get("operations")
+    operations = frozenset({"chat"}) if stated is None else frozenset(stated.distinct(_operation))
     served, batches = {}, {}
     for logical, field in section["models"].section().only(*models).named():
         speed, throughput = _variants(field)
-        served[logical] = Destination(name, kind, clearance, hosted, region, speed, extensions)
+        served[logical] = Destination(name, kind, clearance, hosted, region, speed, extensions, operations)
         if throughput is not None:
-            batches[logical] = Destination(name, kind, clearance, hosted, region, throughput, extensions)
+            batches[logical] = Destination(
+                name, kind, clearance, hosted, region, throughput, extensions, operations
+            )
     if not served:
         raise section["models"].fault("at least one logical model", "none")
     return DestinationPolicy(
@@ -99,6 +104,11 @@ def _keeps_nothing(section: Section) -> bool:
 def _listed(field: Field) -> tuple[str, ...]:
     """A list of names that may be empty."""
     return field.distinct(Field.name) if field.items() else ()
+
+
+def _operation(field: Field) -> str:
+    words = sorted(set(OPERATIONS.values()))
+    return field.choice(words, f"one of {', '.join(words)}")
 
 
 def _host(field: Field) -> str:

@@ -7,8 +7,8 @@ Invariants
    first permit; permits after the matching one are not.
 4. `evaluate` never raises.
 5. A destination is part of a permit only when it is configured in this deployment, serves the asked
-   model in the asked variant, takes every extension field of the request, speaks a format that can say
-   all of it, honours the rule's obligations, and has clearance for the label.
+   model in the asked variant and at the asked endpoint, takes every extension field of the request,
+   speaks a format that can say all of it, honours the rule's obligations, and has clearance for the label.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from gateway.domain.decision import WORKLOADS, Decision, Denial, Destination, Facts, Permit
+from gateway.domain.decision import OPERATIONS, WORKLOADS, Decision, Denial, Destination, Facts, Permit
 from gateway.domain.label import Level
 from gateway.policy.compiled import SPEED, THROUGHPUT, CompiledPolicy, Rule, RuleList, Scope
 from gateway.policy.expression import ConditionFailed, bind, ladder
@@ -42,6 +42,9 @@ _BAD_ATTRIBUTE = (
 _UNSAID = (
     "The field `{}` has no word in the format of the destinations where this request may go. "
     "Leave it out, or choose another model."
+)
+_NOT_SERVED = (
+    "No permitted destination serves this endpoint with this model. Choose another model or endpoint."
 )
 _UNSUPPORTED = "No permitted destination takes this field. Leave it out, or choose another model."
 
@@ -151,6 +154,12 @@ def _permit(policy: CompiledPolicy, rule: Rule, facts: Facts, configured: frozen
     places = candidates(policy, rule, facts, configured)
     if not places:
         return _denial(policy, "no-destination", _NO_DESTINATION, (rule.id,))
+    operation = OPERATIONS.get(facts.endpoint)
+    if any(operation not in place.operations for place in places):
+        # fail-closed: an endpoint that is not in the table is served by nobody.
+        places = tuple(place for place in places if operation in place.operations)
+        if not places:
+            return _denial(policy, "endpoint-not-served", _NOT_SERVED, (rule.id,), status=400, param="model")
     wanted = facts.extensions
     if wanted:
         fitting = tuple(place for place in places if wanted <= place.extensions)

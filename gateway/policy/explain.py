@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from gateway.domain.decision import Decision, Destination, Facts, Permit
+from gateway.domain.decision import OPERATIONS, Decision, Destination, Facts, Permit
 from gateway.policy.compiled import CompiledPolicy, Rule
 from gateway.policy.evaluate import candidates, evaluate
 from gateway.policy.expression import ConditionFailed, bind
@@ -103,6 +103,8 @@ def _destination_step(
     served = chosen.get(name)
     if served is None:
         return DestinationStep(name, False, f"does not serve {facts.model}")
+    if OPERATIONS.get(facts.endpoint) not in served.operations:
+        return DestinationStep(name, False, f"does not serve {facts.endpoint}")
     missing = facts.extensions - place.extensions
     if missing:
         return DestinationStep(name, False, f"does not take {', '.join(sorted(missing))}")

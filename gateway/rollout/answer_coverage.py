@@ -47,6 +47,7 @@ NO_TEXT: dict[str, str] = {
     "RoleDelta.role": "the decoder writes it, and takes no other word than assistant",
     "Finish.reason": "a word of the dialect; the decoder takes no other",
     "UsageReport.usage.source": "written by the decoder",
+    "Vector.values": "finite numbers only, written anew by the decoder",
 }
 #: Places whose text is not read because it never passes; they are asked all the same.
 NEVER_PASSES: dict[str, str] = {"AnswerStart.id": "the gateway answers under an id of its own"}

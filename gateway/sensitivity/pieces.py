@@ -124,6 +124,8 @@ def pieces_of(chat: ChatRequest) -> Iterator[Piece]:
     yield from _sampling_pieces(chat.sampling)
     if chat.reasoning_effort is not None:
         yield Text("reasoning_effort", chat.reasoning_effort)
+    if chat.embedding is not None and chat.embedding.dimensions is not None:
+        yield Text("dimensions", str(chat.embedding.dimensions))
     if chat.thinking_budget_tokens is not None:
         yield Text("thinking_budget_tokens", str(chat.thinking_budget_tokens))
     for name, value in chat.extensions:

@@ -1,6 +1,6 @@
 """The Litestar application: five kinds of routes over one gateway.
 
-`/v1/chat/completions`, `/v1/responses` and `/v1/messages` walk; `/v1/models` lists;
+`/v1/chat/completions`, `/v1/responses`, `/v1/messages` and `/v1/embeddings` walk; `/v1/models` lists;
 `/v1/messages/count_tokens` counts;
 `/v1/approvals` is for people who agree; `/live`, `/ready`, `/metrics` tell operators. Everything else is
 404 or 405 in a body that the client of that route understands.
@@ -64,6 +64,12 @@ async def messages(request: AnyRequest) -> ASGIApp:
 async def responses(request: AnyRequest) -> ASGIApp:
     """One request of an OpenAI client in the newer format."""
     return await _serve(request, Surface.RESPONSES)
+
+
+@post("/v1/embeddings", status_code=200)
+async def embeddings(request: AnyRequest) -> ASGIApp:
+    """Vectors for the inputs of an OpenAI client."""
+    return await _serve(request, Surface.EMBEDDINGS)
 
 
 async def _serve(request: AnyRequest, surface: Surface) -> ASGIApp:
@@ -263,6 +269,7 @@ def build_app(gateway: Gateway) -> Litestar:
             messages,
             count_tokens,
             responses,
+            embeddings,
             list_models,
             one_model,
             *APPROVAL_ROUTES,

@@ -119,6 +119,18 @@ def plain_answer(body: dict[str, Any], *, number: int, fingerprint: str) -> dict
     }
 
 
+def embeddings_answer(body: dict[str, Any]) -> dict[str, Any]:
+    """A list of embeddings, three numbers each unless the request says otherwise; the last one first."""
+    given = body["input"]
+    count = len(given) if isinstance(given, list) and not isinstance(given[0], int) else 1
+    size = body.get("dimensions", 3)
+    data = [
+        {"object": "embedding", "index": at, "embedding": [at + 0.5] * size} for at in reversed(range(count))
+    ]
+    usage = {"prompt_tokens": 4 * count, "total_tokens": 4 * count}
+    return {"object": "list", "data": data, "model": body["model"], "usage": usage}
+
+
 def chunk(body: dict[str, Any], number: int, fingerprint: str, choices: list[Any], **more: Any) -> bytes:
     """One chunk as an SSE event."""
     said = {

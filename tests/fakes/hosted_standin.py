@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.chat_answers import CREATED, plain_answer, streamed_answer
+from tests.fakes.chat_answers import CREATED, embeddings_answer, plain_answer, streamed_answer
 from tests.fakes.wire_server import Connection, Hooks, Request, serve
 
 _OPENAI_FIELDS = frozenset(
@@ -112,6 +112,8 @@ class HostedStandin:
             await connection.answer(200, json.dumps(data).encode())
         elif request.path == "/v1/chat/completions" and request.method == "POST":
             await self._chat(connection, request)
+        elif request.path == "/v1/embeddings" and request.method == "POST":
+            await connection.answer(200, json.dumps(embeddings_answer(json.loads(request.body))).encode())
         else:
             await self._refuse(connection, 404, "Unknown request URL.", "unknown_url")
 

@@ -1,7 +1,8 @@
 """What the tests of Anthropic's clients run against: a gateway with a destination of each kind.
 
 The logical model `claude` is served by the stand-in of Anthropic's API, `assistant` by that of OpenAI's;
-restricted requests for either go to the private one. `claude-hosted` is served by Anthropic's alone. All
+restricted requests for either go to the private one. `vectors` is served as `assistant` is.
+`claude-hosted` is served by Anthropic's alone. All
 keep every byte.
 """
 
@@ -35,7 +36,10 @@ _DESTINATION = """destinations:
     extensions: [top_k]
 
 """
-_MODELS = "models:\n  claude:\n    description: For tests.\n  claude-hosted:\n    description: For tests.\n"
+_MODELS = "models:\n" + "".join(
+    f"  {name}:\n    description: For tests.\n" for name in ("vectors", "claude", "claude-hosted")
+)
+_HOSTED = "      assistant: gpt-5.1\n"
 _SERVED = "      assistant: reference-moe\n"
 
 
@@ -78,7 +82,12 @@ def running_messages_rig(directory: Path) -> Iterator[MessagesRig]:
         {
             "models:\n  assistant:\n": _MODELS + "  assistant:\n",
             "destinations:\n  private-moe:": _DESTINATION + "  private-moe:",
-            _SERVED: _SERVED + _SERVED.replace("assistant", "claude"),
+            _SERVED: "".join(
+                _SERVED.replace("assistant", name) for name in ("assistant", "claude", "vectors")
+            ),
+            _HOSTED: _HOSTED + "      vectors: text-embedding-3-small\n",
+            "kind: vllm\n": "kind: vllm\n    operations: [chat, embeddings]\n",
+            "kind: openai\n": "kind: openai\n    operations: [chat, embeddings]\n",
             "[hosted-openai, private-moe]": "[hosted-anthropic, hosted-openai, private-moe]",
         },
     )

@@ -182,6 +182,19 @@ def test_fields_that_only_different_places_take_are_refused_with_one_that_the_fi
     assert (refused.code, refused.param) == ("unsupported-field", "top_k")
 
 
+def test_only_places_that_serve_the_endpoint_are_permitted() -> None:
+    asked = replace(facts(), endpoint="embeddings")
+    refused = denied(evaluate(policy(), asked, ALL))
+    assert (refused.status, refused.code, refused.param) == (400, "endpoint-not-served", "model")
+    text = (
+        MODELS + DESTINATIONS.replace("    retention", "    operations: [embeddings]\n    retention") + RULES
+    )
+    compiled = compile_bundle(pack(routing=text))
+    assert permitted(evaluate(compiled, asked, ALL)) == ["hosted"]
+    assert permitted(evaluate(compiled, facts(), ALL)) == ["private"]
+    assert denied(evaluate(compiled, replace(facts(), endpoint="audio"), ALL)).code == "endpoint-not-served"
+
+
 def test_a_place_whose_format_cannot_say_the_request_is_left_out() -> None:
     assert permitted(evaluate(policy(), replace(facts(), unsaid=(("openai", "seed"),)), ALL)) == ["private"]
     mute = denied(evaluate(policy(), replace(facts(), unsaid=(("openai", "seed"), ("vllm", "n"))), ALL))
