@@ -42,8 +42,8 @@ SETTINGS: dict[str, str] = {
     "server.body_timeout_seconds": "Time for the body.",
     "server.write_timeout_seconds": "A client that takes no data for so long is given up.",
     "server.max_in_flight": "Answers in progress at a time; one more gets 503.",
-    "server.leave_seconds": "Time after SIGTERM in which requests are still taken while `/ready` says 503, so "
-    "that the load balancer can look. 0: something before the process does it.",
+    "server.leave_seconds": "Time after SIGTERM in which requests are still taken while `/ready` says 503, "
+    "so that the load balancer can look. 0: something before the process does it.",
     "server.drain_seconds": "Time that running answers get after that.",
     "identity.leeway_seconds": "Clock difference that is tolerated for `exp`, `nbf` and `iat`.",
     "identity.refresh_seconds": "Age at which a key set from a URL is due. A fetch starts at 80 % of it.",
@@ -110,10 +110,10 @@ SETTINGS: dict[str, str] = {
     "a time.",
     "destinations.NAME.prefix_affinity": "Conversations return to the replica that holds their cache; else "
     "the one with the least outstanding tokens is asked.",
-    "destinations.NAME.hedge_after_seconds": "A replica that has sent nothing of its answer by then is raced by "
-    "another one. Only for a destination that is not hosted. 0: never.",
-    "destinations.NAME.context_tokens": "Context of the smallest model there. What surely does not fit gets 400 "
-    "instead of being sent. 0: not known, so the destination refuses it.",
+    "destinations.NAME.hedge_after_seconds": "A replica that has sent nothing of its answer by then is raced "
+    "by another one. Only for a destination that is not hosted. 0: never.",
+    "destinations.NAME.context_tokens": "Context of the smallest model there. What surely does not fit gets "
+    "400 instead of being sent. 0: not known, so the destination refuses it.",
     "destinations.NAME.networks": "Address ranges (CIDR) that connections may go to. Empty: the address in "
     "the URL; for a name, public addresses when hosted, private ones otherwise.",
     "destinations.NAME.ca_file": "PEM file of the only authorities that are trusted. Empty: the system's.",

@@ -22,7 +22,7 @@ from tests.helm_check.manifests import Manifest, component, of_kind
 from tests.helm_check.tools import CheckFailed
 
 POD = "tg-tidegate-0"
-START_SECONDS = 30
+START_SECONDS = 120
 #: Folders of the pod that are moved.
 PLACES = ("/etc/tidegate", "/run/tidegate", "/run/secrets/tidegate", "/var/lib/tidegate/audit")
 REDIS_URL = 'rediss://tidegate:"quoted"\\word@redis.internal.example:6380/0'

@@ -2,9 +2,10 @@
 
 In: ConfigMap and Secret volumes. Out: plain files in an emptyDir that the program mounts read-only.
 
-Why: a ConfigMap volume is made of symbolic links, and the gateway's registry refuses these; a ConfigMap key
-holds no slash, so a folder's paths stand in it with "__"; the settings hold the pod's name and the URL of
-Redis, and a secret has no place in a ConfigMap; the private node takes only a key file of mode 600.
+Why: a ConfigMap key holds no slash, so a folder's paths stand in it with "__", and the keys of your own
+ConfigMap are not known when the chart is rendered (else the volume could map them to paths); the settings
+hold the pod's name and the URL of Redis, and a secret has no place in a ConfigMap; the private node takes
+only a key file of mode 600.
 
 Invariants
 1. No value is printed. A refusal names a file or a word and says what was expected.
