@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -34,8 +34,8 @@ from gateway.policy.compiled import CompiledPolicy
 from gateway.policy.signing import (
     Active,
 )
-from gateway.protocols.registry import Registry
 from gateway.rollout.content import Content, fingerprint_of, read_content
+from gateway.rollout.order import EventFacts, Order, PolicyState
 from gateway.rollout.preparer import PolicyRefused, Preparer, Read, Ready, compiled, row_of
 from gateway.rollout.revision import STATE_NAME, read_active, write_active
 from gateway.rollout.shadow import shadow_of
@@ -48,41 +48,8 @@ from gateway.telemetry import Metrics, log, report_fault
 
 #: Who activates what the folder holds.
 FOLDER = "folder"
-EventFacts = tuple[tuple[str, str | int], ...]
 #: Makes an event of the log durable (`AuditLog.record_event`).
 RecordEvent = Callable[[LogEvent], Awaitable[Receipt]]
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """An administrator's change: who (a keyed digest), in which request, on which active digest."""
-
-    actor: str
-    request_id: str
-    expected_sha256: str
-    reason: str = ""
-    is_rollback: bool = False
-
-    @property
-    def facts(self) -> tuple[tuple[str, str | int], ...]:
-        """For the record of what it does."""
-        more = (("reason", self.reason),) if self.reason else ()
-        return (("actor", self.actor), ("admin_request_id", self.request_id), *more)
-
-
-@dataclass(frozen=True, slots=True)
-class PolicyState:
-    """What acts now, as administrators see it. Times are Unix microseconds.
-
-    `rejected` is the last candidate that was not taken, with its time, since the last one that was."""
-
-    policy: CompiledPolicy
-    protocols: Registry
-    bundle: Active
-    signers: tuple[str, ...]
-    since_us: int
-    shadow: CompiledPolicy | None
-    rejected: tuple[int, PolicyRefused] | None
 
 
 class PolicyWatch:

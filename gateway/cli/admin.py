@@ -224,7 +224,7 @@ def _change(
     if as_json:
         _print(answer)
     else:
-        click.echo(f"{answer.body['outcome']}: {_name(answer.body['active'])} acts")
+        click.echo(f"{answer.body['outcome']}: active is {_name(answer.body['active'])}")
 
 
 def _show_bundle(answer: Answer, as_json: bool) -> None:

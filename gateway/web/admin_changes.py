@@ -7,7 +7,6 @@ from functools import partial
 
 import msgspec
 
-from gateway.activation import Order
 from gateway.administration import Administration
 from gateway.errors import (
     AdminForbidden,
@@ -21,6 +20,7 @@ from gateway.errors import (
 )
 from gateway.policy.signing import SignatureRefused, SignedBundle, parse_signed
 from gateway.rollout.content import Content
+from gateway.rollout.order import Order
 from gateway.rollout.preparer import PolicyRefused
 from gateway.web import admin_answers as doc
 from gateway.web.admin_reads import active_name, bundle_doc, stored_row
@@ -181,7 +181,8 @@ def refusal_of(refused: PolicyRefused) -> Refusal:
             )
         case "older-revision" | "same-revision":
             return Conflict(
-                "The revision is not above the active one. Raise it, or use POST /admin/v1/policy/rollback.",
+                "The revision is not above the active one. Raise it, or order a rollback; where signatures "
+                "are demanded, the step back is signed too (`tidegate policy sign --rollback-from`).",
                 code=refused.code,
             )
         case code:

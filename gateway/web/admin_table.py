@@ -12,9 +12,9 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-from gateway.activation import Order
 from gateway.administration import Administration, Operator
 from gateway.errors import RequestRefused
+from gateway.rollout.order import Order
 
 PREFIX = "/admin/v1"
 _Body = TypeVar("_Body")
