@@ -89,7 +89,7 @@ def _message_pieces(path: str, message: Message) -> Iterator[Piece]:
         where = f"{path}.tool_calls[{place}]"
         yield Text(f"{where}.id", call.id, strand=Strand.IDS)
         yield Text(f"{where}.name", call.name, strand=Strand.TOOL_NAMES)
-        yield Text(f"{where}.arguments", call.arguments, answer, Strand.CALLS)
+        yield Text(f"{where}.arguments", call.arguments, answer, Strand.CALLS, is_natural=True)
 
 
 def _tool_pieces(path: str, tool: ToolDefinition) -> Iterator[Piece]:

@@ -319,7 +319,8 @@ class _Context:
 
 def test_the_contextual_model_reads_what_was_said_and_nothing_else() -> None:
     context = _Context()
-    call = ToolCall("id", "name", "{}")
+    arguments = '{"note": "hers"}'
+    call = ToolCall("id", "name", arguments)
     request = _request(
         Message(Role.SYSTEM, (TextPart("a system"),), name="kim"),
         _user("a question", "more"),
@@ -329,7 +330,8 @@ def test_the_contextual_model_reads_what_was_said_and_nothing_else() -> None:
         sampling=Sampling(seed=5, stop=("END",), temperature=0.5),
     )
     _classifier(context=context).classify(request, PUBLIC)
-    assert context.asked == ["a system", "a question", "more", "why", "an answer", "no", "a result"]
+    said = ["a system", "a question", "more", "why", "an answer", "no", arguments, "a result"]
+    assert context.asked == said
 
 
 def test_findings_of_the_contextual_model_are_joined_to_those_of_the_rules() -> None:
