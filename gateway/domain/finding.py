@@ -7,6 +7,9 @@ from enum import StrEnum
 
 from gateway.domain.label import Label
 
+#: Kind of a finding of a contextual model about a text in a language that it was not made to read.
+UNSUPPORTED_LANGUAGE = "unsupported-language"
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:

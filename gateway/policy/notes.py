@@ -11,12 +11,19 @@ from itertools import pairwise
 from gateway.domain.decision import Obligations
 from gateway.domain.label import Level
 from gateway.policy.compiled import CompiledPolicy, Rule
+from gateway.policy.detector_notes import detector_notes
 from gateway.policy.rules import takes_all_of
 
 
 def notes(policy: CompiledPolicy) -> tuple[str, ...]:
-    """All notes, one sentence each, in the order: rules, destinations, models, tenants, the rest."""
-    return (*_rules(policy), *_places(policy), *_tenants(policy), *_unused(policy))
+    """All notes, a sentence each, in the order: rules, destinations, models, tenants, the rest, detectors."""
+    return (
+        *_rules(policy),
+        *_places(policy),
+        *_tenants(policy),
+        *_unused(policy),
+        *detector_notes(policy.own_detectors, policy.base_level),
+    )
 
 
 def _rules(policy: CompiledPolicy) -> Iterator[str]:

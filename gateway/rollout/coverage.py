@@ -44,7 +44,6 @@ _JSON = JsonText(f'{{"description":"{CANARY}"}}')
 #: Fields that carry no text out of the gateway, and why.
 NO_TEXT: dict[str, str] = {
     "model": "must equal a name of the policy; the destination's own name is sent instead",
-    "sampling.logit_bias": "numbers only",
     "prompt.id": "must equal a name of the registry; it is not sent",
     "prompt.version": "must equal a version of the registry; it is not sent",
     "end_user": "only a keyed hash of it is sent",
@@ -83,6 +82,7 @@ PROBES: dict[str, ChatRequest] = {
     "tools[].parameters": _offered(parameters=_JSON),
     "tool_choice": replace(_PLAIN, tool_choice=_JSON),
     "response_format": replace(_PLAIN, response_format=_JSON),
+    "sampling.logit_bias": replace(_PLAIN, sampling=Sampling(logit_bias=f'{{"{CANARY}":1}}')),
     "sampling.stop[]": replace(_PLAIN, sampling=Sampling(stop=(CANARY,))),
     "reasoning_effort": replace(_PLAIN, reasoning_effort=CANARY),
     "extensions[]": replace(_PLAIN, extensions=(("structured_outputs", _JSON),)),

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gateway.domain.chat import ChatRequest, ResolvedRequest
-from gateway.domain.finding import Coverage, Finding, PartVerdict, Verdict
+from gateway.domain.finding import UNSUPPORTED_LANGUAGE, Coverage, Finding, PartVerdict, Verdict
 from gateway.domain.label import UNKNOWN, Label, Level
 from gateway.sensitivity import joints
 from gateway.sensitivity.detectors import OPAQUE_KIND, Detector, DetectorSet, merge
@@ -28,8 +28,6 @@ _CACHE_LEAST_CHARACTERS = 64
 _CACHE_MOST_FINDINGS = 64
 #: Findings of one rule in one text after which more would add nothing to its label.
 MOST_OF_A_KIND = 4
-#: Kind of a finding of the contextual model about a text that it was not made to read.
-UNSUPPORTED_LANGUAGE = "unsupported-language"
 
 
 class BudgetSpent(Exception):
