@@ -142,7 +142,8 @@ CONDITION: dict[str, str] = {
     "roles": "Roles of the caller, sorted.",
     "scopes": "Scopes of the token, sorted.",
     "model": "Logical model that was asked for.",
-    "endpoint": "What the client speaks: `chat.completions`, `responses`, `messages` or `embeddings`.",
+    "endpoint": "What the client speaks: `chat.completions`, `responses`, `messages`, "
+    "`embeddings` or `completions`.",
     "stream": "Whether a streamed answer was asked for.",
     "tools": "Names of the tools that are offered, sorted.",
     "prompt": "The pinned prompt, as name@version; empty when there is none.",

@@ -95,7 +95,7 @@ def encode_body(
         "messages": [_message(message, is_vllm) for message in chat.messages],
     }
     _put_tools(body, chat)
-    _put_sampling(body, chat)
+    put_sampling(body, chat)
     limit = chat.sampling.max_output_tokens
     if max_output_tokens is not None:
         limit = max_output_tokens if limit is None else min(limit, max_output_tokens)
@@ -104,7 +104,7 @@ def encode_body(
     if chat.stream:
         body["stream"] = True
         body["stream_options"] = {"include_usage": True}
-    _put_extensions(body, chat, destination)
+    put_extensions(body, chat, destination)
     if is_vllm:
         if chat.surface is Surface.MESSAGES and chat.messages[-1].role is Role.ASSISTANT:
             body["continue_final_message"] = True
@@ -190,7 +190,8 @@ def _put_tools(body: dict[str, Any], chat: ChatRequest) -> None:
         body["reasoning_effort"] = "xhigh" if effort == "max" else effort
 
 
-def _put_sampling(body: dict[str, Any], chat: ChatRequest) -> None:
+def put_sampling(body: dict[str, Any], chat: ChatRequest) -> None:
+    """Put how to sample into a body, as far as the client said it."""
     sampling = chat.sampling
     for field in _PLAIN:
         value = getattr(sampling, field)
@@ -204,7 +205,8 @@ def _put_sampling(body: dict[str, Any], chat: ChatRequest) -> None:
         body["logit_bias"] = _raw(sampling.logit_bias)
 
 
-def _put_extensions(body: dict[str, Any], chat: ChatRequest, destination: Destination) -> None:
+def put_extensions(body: dict[str, Any], chat: ChatRequest, destination: Destination) -> None:
+    """Put the extensions into a body. Raises `RequestRefused` for one that the destination does not list."""
     for name, value in chat.extensions:
         if name not in destination.extensions or name in body:
             # fail-closed: the policy has checked this already; a gap there must not reach the wire.

@@ -11,6 +11,14 @@ from gateway.dialects.anthropic_encoder import MessagesStreamEncoder
 from gateway.dialects.anthropic_errors import messages_error_body
 from gateway.dialects.anthropic_plain import MessagesPlainEncoder
 from gateway.dialects.anthropic_request import parse_count, parse_messages
+from gateway.dialects.completions import (
+    CompletionPlainDecoder,
+    CompletionPlainEncoder,
+    CompletionStreamDecoder,
+    CompletionStreamEncoder,
+    encode_completion,
+    parse_completion,
+)
 from gateway.dialects.embeddings import (
     EmbeddingsDecoder,
     EmbeddingsEncoder,
@@ -41,6 +49,8 @@ Encoder = (
     | ResponsesStreamEncoder
     | ResponsesPlainEncoder
     | EmbeddingsEncoder
+    | CompletionStreamEncoder
+    | CompletionPlainEncoder
 )
 
 #: Where an Anthropic client asks how many tokens a request has.
@@ -52,6 +62,7 @@ _PARSE: dict[str, Callable[[bytes], ChatRequest]] = {
     COUNT_ENDPOINT: parse_count,
     Surface.RESPONSES.value: parse_responses,
     Surface.EMBEDDINGS.value: parse_embeddings,
+    Surface.COMPLETIONS.value: parse_completion,
 }
 _CHAT_KINDS = sorted(openai_body.KINDS)
 _MESSAGES_HEADERS = ((b"anthropic-version", b"2023-06-01"),)
@@ -74,6 +85,8 @@ class WireFormats:
         """(kind, field) for each kind of destination that cannot be told all of this request, sorted."""
         if request.surface is Surface.EMBEDDINGS:
             return ((anthropic_body.KIND, "input"),)
+        if request.surface is Surface.COMPLETIONS:
+            return ((anthropic_body.KIND, "prompt"),)
         found = [(kind, openai_body.unsaid(request, kind)) for kind in _CHAT_KINDS]
         found.append((anthropic_body.KIND, anthropic_body.unsaid(request)))
         return tuple(sorted((kind, field) for kind, field in found if field is not None))
@@ -82,6 +95,9 @@ class WireFormats:
         """A new decoder for one answer. Raises `ConfigurationError` for another kind."""
         if request.surface is Surface.EMBEDDINGS:
             return EmbeddingsDecoder(destination, request, max_answer_bytes=self._max_answer_bytes)
+        if request.surface is Surface.COMPLETIONS:
+            legacy = CompletionStreamDecoder if request.stream else CompletionPlainDecoder
+            return legacy(destination, request, max_answer_bytes=self._max_answer_bytes)
         if destination.kind in _CHAT_KINDS:
             chat = ChatStreamDecoder if request.stream else ChatPlainDecoder
             return chat(destination, request, max_answer_bytes=self._max_answer_bytes)
@@ -97,6 +113,9 @@ class WireFormats:
             return messages(request, request_id)
         if request.surface is Surface.EMBEDDINGS:
             return EmbeddingsEncoder(request, request_id)
+        if request.surface is Surface.COMPLETIONS:
+            legacy = CompletionStreamEncoder if request.stream else CompletionPlainEncoder
+            return legacy(request, request_id, created_seconds)
         if request.surface is Surface.RESPONSES:
             responses = ResponsesStreamEncoder if request.stream else ResponsesPlainEncoder
             return responses(request, request_id, created_seconds)
@@ -133,14 +152,16 @@ def encode(resolved: ResolvedRequest, destination: Destination, own: Own) -> Out
             user_digest=own.user_digest,
         )
         return Outgoing("/messages", body, b"x-api-key", b"", _MESSAGES_HEADERS)
-    body = openai_body.encode_body(
+    is_legacy = resolved.chat.surface is Surface.COMPLETIONS
+    write = encode_completion if is_legacy else openai_body.encode_body
+    body = write(
         resolved,
         destination,
         max_output_tokens=own.max_output_tokens,
         cache_salt=own.cache_salt,
         priority=own.priority,
     )
-    return Outgoing("/chat/completions", body)
+    return Outgoing("/completions" if is_legacy else "/chat/completions", body)
 
 
 def error_of(refusal: Refusal, request_id: str, surface: Surface) -> bytes:

@@ -26,6 +26,7 @@ class Surface(StrEnum):
     MESSAGES = "messages"
     RESPONSES = "responses"
     EMBEDDINGS = "embeddings"
+    COMPLETIONS = "completions"
 
 
 class Thinking(StrEnum):

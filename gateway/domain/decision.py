@@ -22,6 +22,7 @@ OPERATIONS = {
     "messages": "chat",
     "responses": "chat",
     "embeddings": "embeddings",
+    "completions": "completions",
 }
 
 

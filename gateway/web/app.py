@@ -1,7 +1,7 @@
 """The Litestar application: five kinds of routes over one gateway.
 
-`/v1/chat/completions`, `/v1/responses`, `/v1/messages` and `/v1/embeddings` walk; `/v1/models` lists;
-`/v1/messages/count_tokens` counts;
+`/v1/chat/completions`, `/v1/responses`, `/v1/completions`, `/v1/messages` and `/v1/embeddings` walk;
+`/v1/models` lists; `/v1/messages/count_tokens` counts;
 `/v1/approvals` is for people who agree; `/live`, `/ready`, `/metrics` tell operators. Everything else is
 404 or 405 in a body that the client of that route understands.
 """
@@ -70,6 +70,12 @@ async def responses(request: AnyRequest) -> ASGIApp:
 async def embeddings(request: AnyRequest) -> ASGIApp:
     """Vectors for the inputs of an OpenAI client."""
     return await _serve(request, Surface.EMBEDDINGS)
+
+
+@post("/v1/completions", status_code=200)
+async def completions(request: AnyRequest) -> ASGIApp:
+    """A text that is to be continued, in OpenAI's oldest format."""
+    return await _serve(request, Surface.COMPLETIONS)
 
 
 async def _serve(request: AnyRequest, surface: Surface) -> ASGIApp:
@@ -270,6 +276,7 @@ def build_app(gateway: Gateway) -> Litestar:
             count_tokens,
             responses,
             embeddings,
+            completions,
             list_models,
             one_model,
             *APPROVAL_ROUTES,

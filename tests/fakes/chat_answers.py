@@ -119,6 +119,27 @@ def plain_answer(body: dict[str, Any], *, number: int, fingerprint: str) -> dict
     }
 
 
+def legacy_answer(body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A text_completion object, or its chunks when the request streams; the last one tells the usage."""
+    head = {"id": "cmpl-standin", "object": "text_completion", "created": CREATED, "model": body["model"]}
+    usage = {"prompt_tokens": 3, "completion_tokens": 9, "total_tokens": 12}
+    limit = body.get("max_tokens")
+    rows = [words_of({"max_tokens": limit}, index) for index in range(body.get("n", 1))]
+    end = "stop" if limit is None else "length"
+    if not body.get("stream"):
+        choices = [
+            {"index": at, "text": "".join(row), "logprobs": None, "finish_reason": end}
+            for at, row in enumerate(rows)
+        ]
+        yield {**head, "choices": choices, "usage": usage}
+        return
+    for at, row in enumerate(rows):
+        for text, reason in (*((piece, None) for piece in row), ("", end)):
+            choice = {"index": at, "text": text, "logprobs": None, "finish_reason": reason}
+            yield {**head, "choices": [choice], "usage": None}
+    yield {**head, "choices": [], "usage": usage}
+
+
 def embeddings_answer(body: dict[str, Any]) -> dict[str, Any]:
     """A list of embeddings, three numbers each unless the request says otherwise; the last one first."""
     given = body["input"]

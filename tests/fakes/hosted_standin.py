@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.fakes.chat_answers import CREATED, embeddings_answer, plain_answer, streamed_answer
+from tests.fakes.chat_answers import CREATED, embeddings_answer, legacy_answer, plain_answer, streamed_answer
 from tests.fakes.wire_server import Connection, Hooks, Request, serve
 
 _OPENAI_FIELDS = frozenset(
@@ -112,10 +112,24 @@ class HostedStandin:
             await connection.answer(200, json.dumps(data).encode())
         elif request.path == "/v1/chat/completions" and request.method == "POST":
             await self._chat(connection, request)
+        elif request.path == "/v1/completions" and request.method == "POST":
+            await self._legacy(connection, json.loads(request.body))
         elif request.path == "/v1/embeddings" and request.method == "POST":
             await connection.answer(200, json.dumps(embeddings_answer(json.loads(request.body))).encode())
         else:
             await self._refuse(connection, 404, "Unknown request URL.", "unknown_url")
+
+    @staticmethod
+    async def _legacy(connection: Connection, body: dict[str, Any]) -> None:
+        if not body.get("stream"):
+            await connection.answer(200, json.dumps(next(legacy_answer(body))).encode())
+            return
+        await connection.open_stream()
+        for part in legacy_answer(body):
+            await connection.send_chunk(b"data: " + json.dumps(part).encode() + b"\n\n")
+            await asyncio.sleep(0)
+        await connection.send_chunk(b"data: [DONE]\n\n")
+        await connection.end_stream()
 
     async def _chat(self, connection: Connection, request: Request) -> None:
         try:

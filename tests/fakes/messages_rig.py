@@ -86,8 +86,8 @@ def running_messages_rig(directory: Path) -> Iterator[MessagesRig]:
                 _SERVED.replace("assistant", name) for name in ("assistant", "claude", "vectors")
             ),
             _HOSTED: _HOSTED + "      vectors: text-embedding-3-small\n",
-            "kind: vllm\n": "kind: vllm\n    operations: [chat, embeddings]\n",
-            "kind: openai\n": "kind: openai\n    operations: [chat, embeddings]\n",
+            "kind: vllm\n": "kind: vllm\n    operations: [chat, completions, embeddings]\n",
+            "kind: openai\n": "kind: openai\n    operations: [chat, completions, embeddings]\n",
             "[hosted-openai, private-moe]": "[hosted-anthropic, hosted-openai, private-moe]",
         },
     )
