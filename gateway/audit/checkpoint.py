@@ -128,7 +128,7 @@ def parse_checkpoint(note: bytes) -> SignedCheckpoint | NoteFault:
     if not separator or len(lines) < 3 or not tail.endswith("\n") or "" in lines:
         return NoteFault("malformed-checkpoint", "the note lacks a line or a signature")
     origin, size, root, *extensions = lines
-    signatures = tuple(_signature(line) for line in tail[:-1].split("\n"))
+    signatures = tuple(parse_signature(line) for line in tail[:-1].split("\n"))
     root_bytes = _base64(root)
     good_size = size.isascii() and size.isdigit() and len(size) <= 20 and str(int(size)) == size
     if not good_size or root_bytes is None or len(root_bytes) != HASH_BYTES:
@@ -159,7 +159,8 @@ def verify_signatures(signed: SignedCheckpoint, trust: Trust) -> NoteFault | Non
     return None
 
 
-def _signature(line: str) -> NoteSignature | None:
+def parse_signature(line: str) -> NoteSignature | None:
+    """One signature line of a note, without its newline; None when it is malformed."""
     name, _, blob = line.removeprefix(_DASH).partition(" ")
     raw = _base64(blob)
     if not line.startswith(_DASH) or not is_key_name(name) or raw is None or len(raw) <= KEY_ID_BYTES:

@@ -59,7 +59,7 @@ class AttemptDoc(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RouteDoc(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where it may go (intent) or went (closing record)."""
+    """Where it may go (intent; `hosted`: any of these places is) or went (closing record)."""
 
     model_asked: str
     destinations: tuple[str, ...]

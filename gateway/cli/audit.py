@@ -20,22 +20,19 @@ from typing import Any
 import click
 
 from gateway.audit import export as exports
-from gateway.audit import layout
 from gateway.audit.bench import BenchResult, measure
 from gateway.audit.canonical import LogEvent
-from gateway.audit.checkpoint import Trust, TrustedKey, trust_of
-from gateway.audit.files import OsFiles
-from gateway.audit.keys import PemKey, decode_trust, encode_trust, new_pem
+from gateway.audit.checkpoint import Trust, TrustedKey
+from gateway.audit.keys import PemKey, encode_trust, new_pem
 from gateway.audit.report import EXIT_BROKEN, Report
-from gateway.audit.store import StoredLog
 from gateway.audit.verify import verify_log
 from gateway.audit.writer import AuditLog
+from gateway.cli.audit_answers import check, prove
+from gateway.cli.audit_log import DIRECTORY, FILE, open_log, read_keys, read_trust
 from gateway.domain.secret import Secret
-from gateway.errors import ConfigurationError, TidegateError
+from gateway.errors import TidegateError
 from gateway.settings import AuditSettings, read_secret
 
-_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _READ_BYTES = 1 << 20
 _LIVE_ATTEMPTS = 3
 
@@ -51,11 +48,15 @@ def audit() -> None:
     """Check, read and export the audit log."""
 
 
+audit.add_command(prove)
+audit.add_command(check)
+
+
 @audit.command()
-@click.argument("directory", type=_DIRECTORY)
-@click.option("--trust", "trust_file", type=_FILE, required=True, help="Public keys that you trust.")
+@click.argument("directory", type=DIRECTORY)
+@click.option("--trust", "trust_file", type=FILE, required=True, help="Public keys that you trust.")
 @click.option(
-    "--checkpoint", "outside", type=_FILE, multiple=True, help="A checkpoint that was kept elsewhere."
+    "--checkpoint", "outside", type=FILE, multiple=True, help="A checkpoint that was kept elsewhere."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def verify(directory: Path, trust_file: Path, outside: tuple[Path, ...], as_json: bool) -> None:
@@ -64,7 +65,7 @@ def verify(directory: Path, trust_file: Path, outside: tuple[Path, ...], as_json
     Exit status: 0 sound, 1 sound with gaps, 2 broken.
     """
     try:
-        trust = _trust(trust_file)
+        trust = read_trust(trust_file)
         if (directory / exports.MANIFEST_NAME).exists():
             report = _verify_export(directory, trust)
         else:
@@ -83,11 +84,11 @@ def verify(directory: Path, trust_file: Path, outside: tuple[Path, ...], as_json
 
 @audit.command()
 @click.argument("request_id")
-@click.option("--dir", "directory", type=_DIRECTORY, required=True, help="The log's directory.")
+@click.option("--dir", "directory", type=DIRECTORY, required=True, help="The log's directory.")
 def show(request_id: str, directory: Path) -> None:
     """Print the stored records of one request, one JSON object a line, as they are hashed."""
     found = 0
-    for stored in exports.find_request(_log(directory), request_id):
+    for stored in exports.find_request(open_log(directory), request_id):
         click.echo(stored.decode("ascii", errors="backslashreplace"))
         found += 1
     if not found:
@@ -96,18 +97,18 @@ def show(request_id: str, directory: Path) -> None:
 
 @audit.command()
 @click.option("--format", "kind", type=click.Choice(["jsonl"]), default="jsonl", show_default=True)
-@click.option("--dir", "directory", type=_DIRECTORY, required=True, help="The log's directory.")
+@click.option("--dir", "directory", type=DIRECTORY, required=True, help="The log's directory.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="A new directory.")
 @click.option(
     "--signing-key", metavar="REF", help="file:PATH or env:NAME; records the export in the log first."
 )
 def export(kind: str, directory: Path, out: Path, signing_key: str | None) -> None:
     """Write every signed record with its proof, and a manifest, into a new directory."""
-    report = verify_log(_log(directory), None)
+    report = verify_log(open_log(directory), None)
     if report.findings or report.last is None:
         raise click.ClickException("the log does not hold or holds nothing; run `tidegate audit verify`")
     click.echo(_record_export(directory, report, kind, signing_key), err=True)
-    report = verify_log(_log(directory), None)
+    report = verify_log(open_log(directory), None)
     assert report.last is not None
     try:
         out.mkdir(parents=True)
@@ -115,7 +116,7 @@ def export(kind: str, directory: Path, out: Path, signing_key: str | None) -> No
         raise click.ClickException(f"--out: cannot be made: {error.strerror}") from None
     size = report.signed_tree.size
     with (out / exports.RECORDS_NAME).open("xb") as rows:
-        for row in exports.export_rows(_log(directory), size):
+        for row in exports.export_rows(open_log(directory), size):
             rows.write(row)
     manifest = exports.Manifest(
         checkpoint=report.last,
@@ -137,7 +138,7 @@ def new_key(key: Path, trust_file: Path, origin: str) -> None:
     pem = new_pem()
     known: tuple[TrustedKey, ...] = ()
     if trust_file.exists():
-        known = _decode(trust_file)
+        known = read_keys(trust_file)
     trusted = TrustedKey(origin, PemKey(pem).public_key)
     try:
         handle = os.open(key, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -211,7 +212,7 @@ async def _record_event(settings: AuditSettings, pem: Secret, event: LogEvent) -
 def _verify_directory(directory: Path, trust: Trust, outside: tuple[Path, ...]) -> Report:
     notes = [(path.name, path.read_bytes()) for path in outside]
     for attempt in range(_LIVE_ATTEMPTS):
-        report = verify_log(_log(directory), trust, notes)
+        report = verify_log(open_log(directory), trust, notes)
         is_unsure = any(not gap.is_declared for gap in report.gaps)
         if not is_unsure:
             break
@@ -248,23 +249,6 @@ def _print_report(report: Report) -> None:
         click.echo(f"BROKEN               record {found.index}: {found.code}: {place}: {found.detail}")
     if report.exit_status == EXIT_BROKEN:
         click.echo(f"first bad index      {report.first_bad_index}")
-
-
-def _log(directory: Path) -> StoredLog:
-    if not (directory / layout.SEGMENTS).is_dir():
-        raise click.ClickException(f"{directory}: holds no audit log (no {layout.SEGMENTS}/)")
-    return StoredLog(OsFiles(directory, ()))
-
-
-def _trust(trust_file: Path) -> Trust:
-    return trust_of(_decode(trust_file))
-
-
-def _decode(trust_file: Path) -> tuple[TrustedKey, ...]:
-    try:
-        return decode_trust(trust_file.read_text(encoding="utf-8"), str(trust_file))
-    except ConfigurationError as error:
-        raise click.ClickException(str(error)) from None
 
 
 def _pieces(path: Path) -> Iterator[bytes]:

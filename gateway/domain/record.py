@@ -65,7 +65,8 @@ class ClassifierFact:
 
 @dataclass(frozen=True, slots=True)
 class RouteFact:
-    """Where it goes or went. In an intent: every destination that the permit allows, in order."""
+    """Where it goes or went. In an intent: every destination that the permit allows, in order, and in
+    `hosted` whether any of them is."""
 
     model_asked: str
     destinations: tuple[str, ...]

@@ -139,6 +139,7 @@ def _record(
     trail: Trail, phase: Phase, reason: str, permit: Permit | None, result: ResultFact | None = None
 ) -> RequestRecord:
     names = tuple(place.name for place in permit.destinations) if permit else ()
+    may_leave = any(place.hosted for place in permit.destinations) if permit else None
     reservation = trail.reservation
     return RequestRecord(
         phase=phase,
@@ -149,7 +150,7 @@ def _record(
         actor=actor_of(trail.principal),
         policy=policy_of(trail.decision),
         classifier=classifier_of(trail.verdict, trail.inherited),
-        route=RouteFact(model_asked=_known_model(trail), destinations=names),
+        route=RouteFact(model_asked=_known_model(trail), destinations=names, hosted=may_leave),
         pins=trail.resolved.pins if trail.resolved else (),
         limits=LimitFact(reservation.tokens, None, reservation.degraded) if reservation else None,
         request_hmac=trail.request_hmac,
