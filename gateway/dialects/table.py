@@ -87,8 +87,9 @@ class WireFormats:
             return ((anthropic_body.KIND, "input"),)
         if request.surface is Surface.COMPLETIONS:
             return ((anthropic_body.KIND, "prompt"),)
-        found = [(kind, openai_body.unsaid(request, kind)) for kind in _CHAT_KINDS]
-        found.append((anthropic_body.KIND, anthropic_body.unsaid(request)))
+        found = [(anthropic_body.KIND, anthropic_body.unsaid(request))]
+        if request.surface is not Surface.CHAT:
+            found += [(kind, openai_body.unsaid(request, kind)) for kind in _CHAT_KINDS]
         return tuple(sorted((kind, field) for kind, field in found if field is not None))
 
     def decoder(self, destination: Destination, request: ChatRequest) -> Decoder:
