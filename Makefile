@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .DEFAULT_GOAL := help
-.PHONY: help run test test-fast test-e2e smoke bench soak-streams check helm-check install install-node install-clients clean
+.PHONY: help run test test-fast test-e2e smoke bench soak-limits soak-streams check helm-check install install-node install-clients clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort | expand -t 18
@@ -49,6 +49,9 @@ bench: install ## CPU per request with full protection; writes bench-results.jso
 
 soak-streams: install ## Does memory grow with streams? 20,000 of them, about two minutes
 	@$(BIN)/python -m tests.bench.streams
+
+soak-limits: install ## 64 clients against one limit, through gateways that are killed; SECONDS=25
+	@$(BIN)/python -m tests.soak_limits --seconds $(or $(SECONDS),25)
 
 check: install ## Lint, types and architecture
 	@$(BIN)/ruff check gateway private_node tests docs

@@ -251,7 +251,7 @@ def label_lists() -> str:
 
 def schema_tables() -> str:
     """One table for each policy file."""
-    names = ("routing", "limits", "output", "detectors", "cases")
+    names = ("routing", "limits", "prices", "output", "detectors", "cases")
     return "\n\n".join(_schema_table(name) for name in names)
 
 

@@ -93,7 +93,7 @@ class PolicyWatch:
         known = self._policy.tenants.get(tenant) if self._policy else None
         if known is None:
             raise ConfigurationError("tenant has no limits")
-        return TenantLimits(known.requests_per_minute, known.tokens_per_minute, known.concurrency)
+        return known.limits
 
     def load(self) -> None:
         """Take what the folder holds now, at the start. Raises `ConfigurationError`."""

@@ -331,7 +331,7 @@ async def open_gateway(
     async with AsyncExitStack() as stack:
         audit = await _open_audit(settings, stack)
         authenticator = await _open_identity(settings.identity, pepper, stack)
-        limiter = await _open_limits(settings, watch, stack)
+        limiter = await _open_limits(settings, watch, metrics, stack)
         endpoints = {
             name: endpoint_of(each, _note_credential_fault) for name, each in settings.destinations.items()
         }
@@ -417,10 +417,14 @@ async def _open_identity(settings: IdentitySettings, pepper: Secret, stack: Asyn
     return authenticator
 
 
-async def _open_limits(settings: Settings, watch: PolicyWatch, stack: AsyncExitStack) -> RedisLimiter:
+async def _open_limits(
+    settings: Settings, watch: PolicyWatch, metrics: Metrics, stack: AsyncExitStack
+) -> RedisLimiter:
     url = settings.limits.redis_url
     if url.startswith(("file:", "env:")):
         url = read_secret(url).reveal()
     if not url:
         url = (await stack.enter_async_context(EmbeddedValkey())).url
-    return await stack.enter_async_context(RedisLimiter(url, watch.limits_for, settings.limits))
+    return await stack.enter_async_context(
+        RedisLimiter(url, watch.limits_for, settings.limits, notice=metrics.note_budget)
+    )

@@ -12,12 +12,21 @@ from dataclasses import dataclass
 
 from gateway.domain.caller import Caller
 from gateway.domain.chat import ChatRequest, ResolvedRequest
-from gateway.domain.decision import Decision, Facts, Permit
+from gateway.domain.decision import Decision, Destination, Facts, Permit
 from gateway.domain.finding import Verdict
 from gateway.domain.label import Label
+from gateway.domain.limits import Quota, Usage
 from gateway.domain.record import ShadowFact
 from gateway.domain.stream import OutputFilter
 from gateway.errors import NotReady
+
+
+def _no_price(place: Destination, usage: Usage, at_seconds: int) -> int | None:
+    return None
+
+
+def _no_account(destination: str) -> tuple[str, tuple[Quota, ...]] | None:
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +37,9 @@ class Snapshot:
     a label below `floor`. `decide(facts)` never raises. `private_only(permit)` drops hosted
     destinations (None when none is left). `models(tenant)` lists logical models. `new_filter(profile)`
     gives the output filter of one exchange. `shadow(facts, decision)` says what a candidate would have
-    decided otherwise; it never raises and is only recorded.
+    decided otherwise; it never raises and is only recorded. `cost(destination, usage, unix_seconds)` is in
+    micro-dollars, None when no price is known. `account(destination)` gives the account whose limits
+    tenants share there, and these limits; None: there are none.
     Digests are sha256 in hex.
     """
 
@@ -44,6 +55,8 @@ class Snapshot:
     detectors_sha256: str
     loaded_at_us: int
     shadow: Callable[[Facts, Decision], ShadowFact | None] | None = None
+    cost: Callable[[Destination, Usage, int], int | None] = _no_price
+    account: Callable[[str], tuple[str, tuple[Quota, ...]] | None] = _no_account
 
 
 class SnapshotHolder:

@@ -176,6 +176,12 @@ class Metrics:
             "Settlements that did not reach Redis since the start",
             registry=self.registry,
         )
+        self.limits_budget = Counter(
+            "tidegate_limits_budget_notices",
+            "Bounds of budgets that spending has crossed: a percentage of the hard one, or the soft one",
+            ["period", "threshold"],
+            registry=self.registry,
+        )
         self.keys_are_missing = Gauge(
             "tidegate_identity_unverifiable_issuers",
             "Issuers whose tokens cannot be verified just now",
@@ -227,6 +233,11 @@ class Metrics:
         )
         self._children: dict[tuple[str, str, str], Any] = {}
         self._durations: dict[str, Any] = {}
+
+    def note_budget(self, tenant: str, period: str, threshold: str) -> None:
+        """Count and log that the spending of a tenant has crossed a bound of a budget."""
+        self.limits_budget.labels(period, threshold).inc()
+        log().warning("budget bound crossed", tenant=tenant, period=period, threshold=threshold)
 
     def observe_shadow(self, outcome: str) -> None:
         """Count one comparison with the shadow policy."""

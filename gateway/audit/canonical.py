@@ -194,7 +194,9 @@ def _decision(record: RequestRecord) -> doc.DecisionDoc:
         pins=tuple([doc.PinDoc(pin.name, pin.version, pin.sha256) for pin in record.pins]),
         limits=None
         if limits is None
-        else doc.LimitDoc(limits.reserved_tokens, limits.settled_tokens, limits.degraded),
+        else doc.LimitDoc(
+            limits.reserved_tokens, limits.settled_tokens, limits.degraded, limits.cost_usd_micros
+        ),
         filters=tuple([doc.FilterDoc(f.rule, f.action, f.kind, f.count) for f in record.filters]),
         tool_calls=tuple(
             [

@@ -81,11 +81,12 @@ class PinDoc(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class LimitDoc(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Tokens reserved and settled."""
+    """Tokens reserved and settled; cost reserved, at the end settled."""
 
     reserved_tokens: int
     settled_tokens: int | None = None
     degraded: bool = False
+    cost_usd_micros: int = 0
 
 
 class FilterDoc(msgspec.Struct, frozen=True, omit_defaults=True):

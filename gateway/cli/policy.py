@@ -69,8 +69,9 @@ def lint_command(directory: Path, strict: bool) -> None:
     for tenant in compiled.tenants.values():
         click.echo(
             f"  tenant        {tenant.name}: floor {tenant.floor.level.word}, "
-            f"{tenant.requests_per_minute} requests and {tenant.tokens_per_minute} tokens a minute, "
-            f"{tenant.concurrency} at a time"
+            f"{tenant.limits.requests_per_minute} requests and "
+            f"{tenant.limits.tokens_per_minute} tokens a minute, "
+            f"{tenant.limits.concurrency} at a time"
         )
     click.echo(f"  cases         {len(compiled.cases)}, not run (tidegate policy test {directory})")
     found = notes(compiled)

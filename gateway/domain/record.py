@@ -133,11 +133,12 @@ class ToolCallFact:
 
 @dataclass(frozen=True, slots=True)
 class LimitFact:
-    """What was reserved and settled, in tokens."""
+    """What was reserved and settled, in tokens; the cost is the reserved one, at the end the settled one."""
 
     reserved_tokens: int
     settled_tokens: int | None = None
     degraded: bool = False
+    cost_usd_micros: int = 0
 
 
 @dataclass(frozen=True, slots=True)

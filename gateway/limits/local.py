@@ -7,10 +7,13 @@ Invariants
 
 from __future__ import annotations
 
-from gateway.domain.limits import Exceeded, Reservation, TenantLimits, Usage
+from dataclasses import replace
+
+from gateway.domain.limits import Budget, Exceeded, Reservation, ScopeLimits, Usage
 from gateway.limits.bucket import (
     SLOT_RETRY_SECONDS,
-    TenantBuckets,
+    Buckets,
+    bounded_cost,
     bounded_tokens,
     bounded_usage,
     to_reservation,
@@ -23,57 +26,66 @@ SHARE = 10
 TENANTS_MAX = 4096
 
 
-def conservative(limits: TenantLimits) -> TenantLimits:
+def conservative(limits: ScopeLimits) -> ScopeLimits:
     """A tenth of each limit; of requests and slots at least one, when the limit itself allows one."""
-    return TenantLimits(
+    budget = limits.budget
+    return ScopeLimits(
         requests_per_minute=max(min(1, limits.requests_per_minute), limits.requests_per_minute // SHARE),
         tokens_per_minute=limits.tokens_per_minute // SHARE,
         concurrency=max(min(1, limits.concurrency), limits.concurrency // SHARE),
+        budget=Budget(
+            None if budget.day_usd_micros is None else budget.day_usd_micros // SHARE,
+            None if budget.month_usd_micros is None else budget.month_usd_micros // SHARE,
+        ),
     )
 
 
 class LocalCap:
     """Buckets of this process. Time is an argument: milliseconds of a monotonic clock."""
 
-    __slots__ = ("_shares", "_tenants")
+    __slots__ = ("_tenants",)
 
     def __init__(self) -> None:
-        self._tenants: dict[str, TenantBuckets] = {}
-        self._shares: dict[str, TenantLimits] = {}
+        self._tenants: dict[str, Buckets] = {}
 
     def reserve(
-        self,
-        now_ms: int,
-        tenant: str,
-        request_id: str,
-        tokens: int,
-        limits: TenantLimits,
-        *,
-        lease_ms: int,
-        keep_ms: int,
+        self, now_ms: int, hold: Reservation, *, lease_ms: int, keep_ms: int
     ) -> Reservation | Exceeded:
-        """A degraded reservation under a tenth of `limits`, or a refusal."""
-        share = conservative(limits)
-        buckets = self._tenants.get(tenant)
+        """A degraded reservation under a tenth of the limits of `hold`, or a refusal."""
+        quotas = tuple(replace(quota, limits=conservative(quota.limits)) for quota in hold.quotas)
+        buckets = self._tenants.get(hold.tenant)
         if buckets is None:
             if len(self._tenants) >= TENANTS_MAX:
                 self._forget_idle(now_ms)
             if len(self._tenants) >= TENANTS_MAX:
                 # fail-closed: a tenant that cannot be counted is not served.
-                return Exceeded("concurrency", share.concurrency, SLOT_RETRY_SECONDS)
-            buckets = self._tenants[tenant] = TenantBuckets()
-        self._shares[tenant] = share
-        reply = buckets.reserve(now_ms, request_id, bounded_tokens(tokens), share, lease_ms, keep_ms)
-        return to_reservation(reply, request_id, tenant, share, degraded=True)
+                return Exceeded("concurrency", quotas[0].limits.concurrency, SLOT_RETRY_SECONDS)
+            buckets = self._tenants[hold.tenant] = Buckets()
+        share = replace(hold, quotas=quotas, degraded=True)
+        reply = buckets.reserve(
+            now_ms, hold.request_id, hold.tokens, hold.cost_usd_micros, quotas, lease_ms, keep_ms
+        )
+        return to_reservation(reply, share, degraded=True)
 
-    def settle(self, now_ms: int, reservation: Reservation, usage: Usage | None) -> bool:
-        """Settle a degraded reservation under its tenant's last limits; False: nothing to settle."""
+    def settle(self, now_ms: int, reservation: Reservation, usage: Usage | None, cost: int = 0) -> bool:
+        """Settle a degraded reservation; False: nothing to settle."""
         buckets = self._tenants.get(reservation.tenant)
         if buckets is None:
             return False
-        share = self._shares[reservation.tenant]
-        return buckets.settle(now_ms, reservation.request_id, bounded_usage(usage), share)
+        used = bounded_usage(usage)
+        return buckets.settle(now_ms, reservation.request_id, used, bounded_cost(cost), reservation.quotas)
+
+    def extend(
+        self, now_ms: int, reservation: Reservation, tokens: int, *, lease_ms: int, keep_ms: int
+    ) -> bool:
+        """Extend a degraded reservation; False: nothing to extend."""
+        buckets = self._tenants.get(reservation.tenant)
+        if buckets is None:
+            return False
+        return buckets.extend(
+            now_ms, reservation.request_id, bounded_tokens(tokens), reservation.quotas, lease_ms, keep_ms
+        )
 
     def _forget_idle(self, now_ms: int) -> None:
         for tenant in [name for name, buckets in self._tenants.items() if buckets.is_idle(now_ms)]:
-            del self._tenants[tenant], self._shares[tenant]
+            del self._tenants[tenant]

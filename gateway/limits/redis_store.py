@@ -1,4 +1,4 @@
-"""The limiter: two scripts in Redis, and a local cap when Redis cannot be asked.
+"""The limiter: three scripts in Redis, and a local cap when Redis cannot be asked.
 
 Client CPU for reserve and settle together, on uvloop, one unix socket, two shared cores (December 2026):
 redis-py with registered scripts 84 us alone and 77 us at 32 in flight; this module 47 us alone, 14 us at
@@ -28,10 +28,18 @@ from typing import Self
 import hiredis
 import structlog
 
-from gateway.domain.limits import Exceeded, Reservation, TenantLimits, Usage
+from gateway.domain.ids import tenant_tag
+from gateway.domain.limits import Exceeded, Quota, Reservation, TenantLimits, Usage
 from gateway.domain.principal import Principal
 from gateway.errors import StoreUnavailable
-from gateway.limits.bucket import bounded_tokens, bounded_usage, to_reservation
+from gateway.limits.bucket import (
+    NEVER_FITS_SECONDS,
+    bounded_cost,
+    bounded_tokens,
+    bounded_usage,
+    to_reservation,
+)
+from gateway.limits.headers import crossed
 from gateway.limits.link import (
     MEMORY_COMMAND,
     Answer,
@@ -44,7 +52,19 @@ from gateway.limits.link import (
     parse_target,
 )
 from gateway.limits.local import LocalCap
-from gateway.limits.scripts import RESERVE_SCRIPT, SETTLE_SCRIPT, Script, bad_answer, read_reply, tenant_keys
+from gateway.limits.quotas import quotas_of
+from gateway.limits.scripts import (
+    EXTEND_SCRIPT,
+    RESERVE_SCRIPT,
+    SETTLE_SCRIPT,
+    Script,
+    account_tag,
+    bad_answer,
+    limit_words,
+    quota_keys,
+    read_reply,
+    record_prefix,
+)
 from gateway.settings import LimitSettings
 
 #: A record outlives its lease by this, so that a late settlement still counts.
@@ -59,6 +79,14 @@ STABLE_SECONDS = 1.0
 
 #: How often a link is asked whether the server has begun to evict.
 EVICTION_CHECK_SECONDS = 5.0
+
+#: Keys of tenants, users and so on that are kept ready.
+KEYS_KNOWN_MAX = 65_536
+
+#: The bucket of a refusal because nobody knows what the request may cost.
+UNKNOWN_PRICE = "price"
+
+_SCRIPTS = (RESERVE_SCRIPT, SETTLE_SCRIPT, EXTEND_SCRIPT)
 
 _log = structlog.get_logger(__name__)
 
@@ -78,7 +106,8 @@ class RedisLimiter:
     """`gateway.pipeline.ports.Limiter` on Redis. Use as an async context manager.
 
     `limits_for` gives the tenant's limits at each call, so a policy reload acts at once; what it raises
-    refuses the request. `monotonic` gives seconds, for the local cap only: Redis uses its own clock.
+    refuses the request. `notice(tenant, period, threshold)` hears of budget bounds that a request has
+    crossed. `monotonic` gives seconds, for the local cap only: Redis uses its own clock.
     """
 
     def __init__(
@@ -89,6 +118,7 @@ class RedisLimiter:
         *,
         monotonic: Callable[[], float] = time.monotonic,
         eviction_check_seconds: float = EVICTION_CHECK_SECONDS,
+        notice: Callable[[str, str, str], None] = lambda tenant, period, threshold: None,
     ) -> None:
         self._target = parse_target(url)
         self._limits_for = limits_for
@@ -96,14 +126,16 @@ class RedisLimiter:
         self._lease_ms = settings.lease_seconds * 1000
         self._keep_ms = self._lease_ms + KEEP_AFTER_LEASE_MS
         self._monotonic = monotonic
+        self._notice = notice
         self._eviction_check_seconds = eviction_check_seconds
         self._local = LocalCap()
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
         self._attempted = asyncio.Event()
-        self._keys_of: dict[str, tuple[bytes, bytes, bytes]] = {}
+        self._keys_of: dict[tuple[str, ...], tuple[bytes, ...]] = {}
         self._reserve = Script(RESERVE_SCRIPT)
         self._settle = Script(SETTLE_SCRIPT)
+        self._extend = Script(EXTEND_SCRIPT)
         self._degraded_count = 0
         self._settle_lost_count = 0
         self._connect_count = 0
@@ -136,67 +168,134 @@ class RedisLimiter:
         )
 
     async def reserve(
-        self, principal: Principal, request_id: str, prompt_tokens: int, output_tokens: int
+        self,
+        principal: Principal,
+        request_id: str,
+        prompt_tokens: int,
+        output_tokens: int,
+        model: str = "",
+        cost_usd_micros: int | None = 0,
     ) -> Reservation | Exceeded:
-        """Take all buckets or none, within `timeout_ms`; degraded when Redis gives no usable answer."""
-        tenant = principal.tenant
-        limits = self._limits_for(tenant)
+        """Take every bucket that applies or none, within `timeout_ms`; degraded without a usable answer.
+
+        `cost_usd_micros` is the most that the request may cost; None: nobody knows its price.
+        """
+        limits = self._limits_for(principal.tenant)
+        quotas = quotas_of(limits, principal, model)
         tokens = bounded_tokens(prompt_tokens + output_tokens)
-        link = self._link
-        if link is not None and link.is_open:
-            keys = self._keys(tenant, request_id)
-            arguments = (
-                request_id,
-                tokens,
-                self._lease_ms,
-                self._keep_ms,
-                limits.requests_per_minute,
-                limits.tokens_per_minute,
-                limits.concurrency,
-            )
-            undo = partial(self._settle.pack, (*keys, request_id, -1, *_rates(limits)))
-            try:
-                answer = await _answer_of(link, self._reserve, (*keys, *arguments), undo)
-                return to_reservation(read_reply(link, answer), request_id, tenant, limits, degraded=False)
-            except LinkDown:
-                pass
-            except asyncio.CancelledError:
-                link.forget(undo())
-                raise
+        if cost_usd_micros is None:
+            if any(quota.limits.budget.is_set for quota in quotas):
+                # fail-closed: what has no price fits into no budget.
+                return Exceeded(UNKNOWN_PRICE, 0, NEVER_FITS_SECONDS)
+            cost_usd_micros = 0
+        hold = Reservation(
+            request_id, principal.tenant, tokens, False, (), quotas, bounded_cost(cost_usd_micros)
+        )
+        answer = await self._take(hold)
+        if answer is not None:
+            if isinstance(answer, Reservation) and answer.cost_usd_micros:
+                for period, threshold in crossed(answer.states, answer.cost_usd_micros):
+                    self._notice(answer.tenant, period, threshold)
+            return answer
         # fail-closed: no answer from Redis means a small local cap and private destinations only.
         self._degraded_count += 1
-        return self._local.reserve(
-            self._now_ms(),
-            tenant,
-            request_id,
-            tokens,
-            limits,
-            lease_ms=self._lease_ms,
-            keep_ms=self._keep_ms,
-        )
+        return self._local.reserve(self._now_ms(), hold, lease_ms=self._lease_ms, keep_ms=self._keep_ms)
 
-    async def settle(self, reservation: Reservation, usage: Usage | None) -> None:
+    async def reserve_account(
+        self, reservation: Reservation, account: str, quotas: tuple[Quota, ...]
+    ) -> Reservation | Exceeded:
+        """Take the buckets that tenants share, `quotas`, for one attempt at a destination of `account`.
+
+        They lie in another slot of a cluster than the tenant's, so this is a second script call, after the
+        first; its refusal leaves what the first took for the next attempt, or for `settle(…, None)`.
+        """
+        hold = Reservation(
+            reservation.request_id,
+            reservation.tenant,
+            reservation.tokens,
+            False,
+            (),
+            quotas,
+            reservation.cost_usd_micros,
+            account,
+        )
+        answer = None if reservation.degraded else await self._take(hold)
+        if answer is not None:
+            return answer
+        # fail-closed: an account that cannot be counted is not used.
+        return Exceeded("concurrency", 0, NEVER_FITS_SECONDS, (), "account")
+
+    async def _take(self, hold: Reservation) -> Reservation | Exceeded | None:
+        """What Redis says; None when it gives no usable answer, and then nothing stays held there."""
+        link = self._link
+        if link is None or not link.is_open:
+            return None
+        keys, words = self._keys(hold), limit_words(hold.quotas)
+        arguments = (
+            *keys,
+            hold.request_id,
+            hold.tokens,
+            hold.cost_usd_micros,
+            self._lease_ms,
+            self._keep_ms,
+            *words,
+        )
+        undo = partial(self._settle.pack, (*keys, hold.request_id, -1, 0, *words))
+        try:
+            reply = read_reply(link, await _answer_of(link, self._reserve, arguments, undo), len(hold.quotas))
+        except LinkDown:
+            return None
+        except asyncio.CancelledError:
+            link.forget(undo())
+            raise
+        return to_reservation(reply, hold, degraded=False)
+
+    async def settle(self, reservation: Reservation, usage: Usage | None, cost_usd_micros: int = 0) -> None:
         """Give back what was not used, or book the overdraft; free the slot. Within `timeout_ms`.
 
         `None`: nothing was sent, so the request itself is given back too. A request that was sent
-        counts as a request, whatever the upstream made of it.
+        counts as a request, whatever the upstream made of it. The limits are those of the reservation.
         """
         if reservation.degraded:
-            self._local.settle(self._now_ms(), reservation, usage)
-            return
-        link, rates = self._link, self._settle_rates(reservation)
-        if link is None or not link.is_open or rates is None:
-            self._settle_lost_count += 1
+            self._local.settle(self._now_ms(), reservation, usage, cost_usd_micros)
             return
         used = bounded_usage(usage)
-        keys = self._keys(reservation.tenant, reservation.request_id)
-        arguments = (*keys, reservation.request_id, -1 if used is None else used, *rates)
+        head = (-1 if used is None else used, bounded_cost(cost_usd_micros))
+        if not await self._follow(self._settle, reservation, head):
+            self._settle_lost_count += 1
+
+    async def extend(self, reservation: Reservation, tokens: int) -> None:
+        """Go on holding the slot, and book `tokens` when they are more than reserved. Best effort."""
+        if reservation.degraded:
+            self._local.extend(
+                self._now_ms(), reservation, tokens, lease_ms=self._lease_ms, keep_ms=self._keep_ms
+            )
+            return
+        await self._follow(self._extend, reservation, (bounded_tokens(tokens), self._lease_ms, self._keep_ms))
+
+    @property
+    def extend_seconds(self) -> float:
+        """How often a hold is to be extended: three times in the life of a lease."""
+        return self._lease_ms / 3000
+
+    async def _follow(self, script: Script, reservation: Reservation, head: tuple[int, ...]) -> bool:
+        """Call a script about a reservation; False when there was no usable answer."""
+        link = self._link
+        if link is None or not link.is_open:
+            return False
+        arguments = (
+            *self._keys(reservation),
+            reservation.request_id,
+            *head,
+            *limit_words(reservation.quotas),
+        )
         try:
-            answer = await _answer_of(link, self._settle, arguments, None)
+            answer = await _answer_of(link, script, arguments, None)
             if not isinstance(answer, list):
                 raise bad_answer(link, answer)
         except LinkDown:
-            self._settle_lost_count += 1
+            return False
+        return True
 
     async def run_script(
         self, text: bytes, keys: tuple[bytes, ...], arguments: tuple[bytes | str | int, ...]
@@ -216,24 +315,26 @@ class RedisLimiter:
             raise StoreUnavailable(down.cause) from None
         return answer
 
-    def _settle_rates(self, reservation: Reservation) -> tuple[int, int] | None:
-        """Present limits on requests and tokens; of a tenant that a reload removed, those it had."""
-        try:
-            return _rates(self._limits_for(reservation.tenant))
-        except Exception:  # noqa: BLE001 - a policy reload must not keep a slot held
-            had = {state.name: state.limit for state in reservation.states}
-            return (had["requests"], had["tokens"]) if {"requests", "tokens"} <= had.keys() else None
-
     def _now_ms(self) -> int:
         return int(self._monotonic() * 1000)
 
-    def _keys(self, tenant: str, request_id: str) -> tuple[bytes, bytes, bytes]:
-        keys = self._keys_of.get(tenant)
-        if keys is None:
-            if len(self._keys_of) >= 4096:
-                self._keys_of.clear()
-            keys = self._keys_of[tenant] = tenant_keys(tenant)
-        return keys[0], keys[1], keys[2] + request_id.encode()
+    def _keys(self, hold: Reservation) -> tuple[int | bytes, ...]:
+        """Number of keys and keys, as the scripts want them."""
+        tag = account_tag(hold.account) if hold.account else tenant_tag(hold.tenant)
+        known = self._keys_of
+        prefix = known.get((tag,))
+        if prefix is None:
+            if len(known) >= KEYS_KNOWN_MAX:
+                known.clear()
+            prefix = known[(tag,)] = (record_prefix(tag),)
+        keys: list[bytes] = [prefix[0] + hold.request_id.encode()]
+        for quota in hold.quotas:
+            name = (tag, quota.scope, quota.owner)
+            of_quota = known.get(name)
+            if of_quota is None:
+                of_quota = known[name] = quota_keys(tag, quota)
+            keys += of_quota
+        return len(keys), *keys
 
     async def _keep_connected(self) -> None:
         """One attempt at a time, for ever; ends only by cancellation."""
@@ -256,7 +357,7 @@ class RedisLimiter:
     async def _live(self) -> Cause:
         """Connect and serve until the link ends; says why it ended."""
         try:
-            link = await open_link(self._target, self._timeout_seconds, (RESERVE_SCRIPT, SETTLE_SCRIPT))
+            link = await open_link(self._target, self._timeout_seconds, _SCRIPTS)
         except LinkDown as down:
             return down.cause
         except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt must come
@@ -282,10 +383,6 @@ class RedisLimiter:
         if self._last_cause != cause:
             _log.warning("limits store down", cause=cause)
         self._last_cause = cause
-
-
-def _rates(limits: TenantLimits) -> tuple[int, int]:
-    return limits.requests_per_minute, limits.tokens_per_minute
 
 
 async def _answer_of(

@@ -19,7 +19,7 @@ from gateway.domain.chat import ChatRequest, ResolvedRequest, Surface
 from gateway.domain.decision import WORKLOADS, Denial, Destination, Facts, Permit
 from gateway.domain.finding import Verdict
 from gateway.domain.label import PUBLIC, Label, Level
-from gateway.domain.limits import Exceeded, LimitState, Reservation
+from gateway.domain.limits import Exceeded, LimitState, Reservation, Usage
 from gateway.domain.principal import Principal
 from gateway.domain.record import RequestRecord
 from gateway.domain.request import RawRequest
@@ -127,7 +127,7 @@ async def admit(walk: Walk, snapshot: Snapshot, raw: RawRequest) -> Admitted:
             trail.shadow = snapshot.shadow(facts, trail.decision)
         permit = _permit(trail.decision)
         _check_context(walk, facts, resolved, permit)
-        reservation = await _reserve(walk, principal, raw.request_id, prompt_tokens, output_tokens)
+        reservation = await _reserve(walk, snapshot, principal, raw.request_id, permit, facts)
         trail.reservation = reservation
         try:
             if permit.obligations.approver_role is not None:
@@ -283,18 +283,36 @@ def _check_context(walk: Walk, facts: Facts, resolved: ResolvedRequest, permit: 
 
 
 async def _reserve(
-    walk: Walk, principal: Principal, request_id: str, prompt_tokens: int, output_tokens: int
+    walk: Walk, snapshot: Snapshot, principal: Principal, request_id: str, permit: Permit, facts: Facts
 ) -> Reservation:
-    result = await walk.limiter.reserve(principal, request_id, prompt_tokens, output_tokens)
-    if isinstance(result, Exceeded):
-        raise LimitExceeded(
-            f"The limit on {result.bucket} of this tenant is used up. "
-            f"Try again in {result.retry_after_seconds} s.",
-            code=f"{result.bucket}-limit-exceeded",
-            retry_after_seconds=result.retry_after_seconds,
-            headers=tuple(walk.limit_headers(result.states)),
+    """A hold on every bucket that applies. Raises `LimitExceeded`, or `PolicyDenied` without a price."""
+    prompt, output = facts.prompt_tokens, facts.output_tokens
+    costs = [
+        snapshot.cost(place, most, facts.at_seconds)
+        for place in permit.destinations
+        for most in (Usage(prompt, output), Usage(prompt, output, reasoning_tokens=output))
+    ]
+    known = [cost for cost in costs if cost is not None]
+    cost = max(known) if len(known) == len(costs) else None
+    result = await walk.limiter.reserve(
+        principal, request_id, facts.prompt_tokens, facts.output_tokens, facts.model, cost
+    )
+    if not isinstance(result, Exceeded):
+        return result
+    if result.bucket == "price":
+        # fail-closed: what has no price cannot be held against a budget; zero is not a price.
+        raise PolicyDenied(
+            "There is a budget for this caller, and no price for a destination of this model.",
+            code="price-unknown",
         )
-    return result
+    owner = "tenant" if result.scope == "tenant" else f"{result.scope} of this tenant"
+    what = f"budget of the {result.bucket}" if result.bucket in ("day", "month") else result.bucket
+    raise LimitExceeded(
+        f"The limit on {what} of this {owner} is used up. Try again in {result.retry_after_seconds} s.",
+        code=f"{'budget' if result.bucket in ('day', 'month') else result.bucket}-limit-exceeded",
+        retry_after_seconds=result.retry_after_seconds,
+        headers=tuple(walk.limit_headers(result.states)),
+    )
 
 
 async def _approve(

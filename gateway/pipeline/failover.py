@@ -25,6 +25,7 @@ from gateway.errors import (
     UpstreamUnavailable,
 )
 from gateway.pipeline.admit import Walk
+from gateway.pipeline.hold import Hold
 from gateway.pipeline.ports import Place, UpstreamAnswer
 from gateway.pipeline.records import Outcome
 from gateway.snapshot import Snapshot
@@ -57,7 +58,17 @@ class Failover:
     `mark(stage)` notes when a stage was over.
     """
 
-    __slots__ = ("_admitted", "_began_ns", "_count", "_entered", "_mark", "_outcome", "_snapshot", "_walk")
+    __slots__ = (
+        "_admitted",
+        "_began_ns",
+        "_count",
+        "_entered",
+        "_hold",
+        "_mark",
+        "_outcome",
+        "_snapshot",
+        "_walk",
+    )
 
     def __init__(
         self,
@@ -66,6 +77,7 @@ class Failover:
         admitted: Admitted,
         outcome: Outcome,
         mark: Callable[[str], None],
+        hold: Hold,
     ) -> None:
         self._walk = walk
         self._snapshot = snapshot
@@ -74,6 +86,7 @@ class Failover:
         self._began_ns = walk.clock_ns()
         self._count = 1
         self._mark = mark
+        self._hold = hold
         self._entered: Place | None = None
 
     async def open(self) -> UpstreamAnswer:
@@ -89,6 +102,7 @@ class Failover:
             outcome.destination = place
             try:
                 await self._enter(place)
+                await self._hold.attempt(place)
                 if position:
                     await self._admit_again(place, refusal.code)
                 outcome.is_open = True

@@ -15,7 +15,7 @@ from gateway.domain.approval import Approval, ApprovalAsk, ApprovalFact
 from gateway.domain.chat import ChatRequest, ResolvedRequest
 from gateway.domain.decision import Destination
 from gateway.domain.label import Label
-from gateway.domain.limits import Exceeded, Reservation, Usage
+from gateway.domain.limits import Exceeded, Quota, Reservation, Usage
 from gateway.domain.principal import Principal
 from gateway.domain.record import Receipt, RequestRecord, ToolCallFact
 from gateway.domain.request import RawRequest
@@ -34,14 +34,38 @@ class Authenticator(Protocol):
 class Limiter(Protocol):
     """Stages 6 and 12."""
 
-    async def reserve(
-        self, principal: Principal, request_id: str, prompt_tokens: int, output_tokens: int
-    ) -> Reservation | Exceeded:
-        """Take all buckets or none. A degraded reservation is good for private destinations only."""
+    @property
+    def extend_seconds(self) -> float:
+        """How often a hold that is in use is to be extended."""
         ...
 
-    async def settle(self, reservation: Reservation, usage: Usage | None) -> None:
+    async def reserve(
+        self,
+        principal: Principal,
+        request_id: str,
+        prompt_tokens: int,
+        output_tokens: int,
+        model: str = "",
+        cost_usd_micros: int | None = 0,
+    ) -> Reservation | Exceeded:
+        """Take all buckets or none. A degraded reservation is good for private destinations only.
+
+        `cost_usd_micros` is the most that the request may cost; None: its price is unknown.
+        """
+        ...
+
+    async def reserve_account(
+        self, reservation: Reservation, account: str, quotas: tuple[Quota, ...]
+    ) -> Reservation | Exceeded:
+        """Take the same from buckets that tenants share, or nothing."""
+        ...
+
+    async def settle(self, reservation: Reservation, usage: Usage | None, cost_usd_micros: int = 0) -> None:
         """Give back what was not used. `None`: nothing was spent. Idempotent; bounded in time."""
+        ...
+
+    async def extend(self, reservation: Reservation, tokens: int) -> None:
+        """Hold for another lease, and `tokens` when they are more than reserved. Bounded in time."""
         ...
 
 

@@ -78,6 +78,7 @@ class Outcome:
     filters: tuple[FilterAction, ...] = ()
     tool_calls: tuple[ToolCallFact, ...] = ()
     is_open: bool = False
+    cost_usd_micros: int = 0
 
 
 def actor_of(principal: Principal | None) -> Actor | None:
@@ -152,7 +153,9 @@ def _record(
         classifier=classifier_of(trail.verdict, trail.inherited),
         route=RouteFact(model_asked=_known_model(trail), destinations=names, hosted=may_leave),
         pins=trail.resolved.pins if trail.resolved else (),
-        limits=LimitFact(reservation.tokens, None, reservation.degraded) if reservation else None,
+        limits=LimitFact(reservation.tokens, None, reservation.degraded, reservation.cost_usd_micros)
+        if reservation
+        else None,
         request_hmac=trail.request_hmac,
         result=result,
         audit_level=permit.obligations.audit_level if permit else "metadata",
@@ -228,6 +231,7 @@ def ending(admitted: Admitted, outcome: Outcome, latency_us: tuple[tuple[str, in
             admitted.reservation.tokens,
             usage.total_tokens if usage else 0,
             admitted.reservation.degraded,
+            outcome.cost_usd_micros,
         ),
         filters=outcome.filters,
         tool_calls=outcome.tool_calls,

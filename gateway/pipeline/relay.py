@@ -37,6 +37,7 @@ from gateway.errors import (
 from gateway.pipeline import records
 from gateway.pipeline.admit import Walk
 from gateway.pipeline.failover import Failover
+from gateway.pipeline.hold import Hold
 from gateway.pipeline.ports import AnswerEncoder, AnswerGate, Said, UpstreamAnswer
 from gateway.pipeline.records import Outcome
 from gateway.snapshot import Snapshot
@@ -67,6 +68,7 @@ class Relay:
         "_failover",
         "_filter",
         "_held",
+        "_hold",
         "_is_sealed",
         "_is_sealing",
         "_is_settled",
@@ -98,7 +100,8 @@ class Relay:
             walk.keyed_digest,
         )
         self._digest = hashlib.blake2b(digest_size=32, key=walk.digest_key)
-        self._failover = Failover(walk, snapshot, admitted, self._outcome, self._mark)
+        self._hold = Hold(walk, snapshot, admitted)
+        self._failover = Failover(walk, snapshot, admitted, self._outcome, self._mark, self._hold)
         self._answer: UpstreamAnswer | None = None
         self._said: Said | None = walk.lineage.listen(admitted.principal, admitted.verdict.label)
         self._held: list[StreamEvent] = []
@@ -308,6 +311,7 @@ class Relay:
             outcome.response_hmac = self._digest.hexdigest()
         if outcome.is_open and outcome.usage is None:
             outcome.usage = self._estimated_usage()
+        outcome.cost_usd_micros = self._hold.cost(outcome.destination, outcome.usage)
         self._mark("total")
         record = records.ending(self._admitted, outcome, tuple(self._latency_us))
         name = outcome.destination.name if outcome.destination else "none"
@@ -328,22 +332,12 @@ class Relay:
             await said.remember()
 
     async def _settle(self) -> None:
-        """Settle the reservation, once; a fault of the limiter is no fault of the answer."""
-        if self._is_settled:
-            return
         self._is_settled = True
-        settling = asyncio.ensure_future(
-            self._walk.limiter.settle(self._admitted.reservation, self._outcome.usage)
-        )
-        try:
-            await asyncio.shield(settling)
-        except Exception as fault:  # noqa: BLE001
-            # The lease heals the slot; the tokens stay spent, which is the safe side.
-            self._walk.report_fault("settling failed", fault)
+        await self._hold.settle(self._outcome.destination, self._outcome.usage)
 
     def _estimated_usage(self) -> Usage:
         """What a destination will charge when it did not say: the prompt and the text that came."""
-        prompt_tokens, _ = self._walk.estimate(self._admitted.request.chat)
+        prompt_tokens = self._admitted.facts.prompt_tokens
         return Usage(prompt_tokens, self._walk.tokens_of_chars(self._chars_in), source="estimate")
 
     async def _finish(self) -> None:
@@ -383,13 +377,16 @@ class Relay:
 
     def _arm_stall_timer(self) -> None:
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._walk.write_timeout_seconds / 4, self._check_stall)
+        seconds = min(self._walk.write_timeout_seconds / 4, self._walk.limiter.extend_seconds)
+        self._timer = loop.call_later(seconds, self._check_stall)
 
     def _check_stall(self) -> None:
         since = self._sending_since
         if since and time.monotonic() - since > self._walk.write_timeout_seconds:
             self._interrupt("client-stalled")
         if self._cause is None:
+            usage = self._outcome.usage or self._estimated_usage()
+            self._hold.keep(usage.total_tokens)
             self._arm_stall_timer()
 
     def _interrupt(self, cause: str) -> None:

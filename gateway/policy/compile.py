@@ -13,23 +13,23 @@ import re
 from collections.abc import Mapping
 
 from gateway.domain.decision import Obligations
-from gateway.domain.label import Label
 from gateway.errors import ConfigurationError
 from gateway.policy.cases import Case, parse_cases
-from gateway.policy.compiled import CompiledPolicy, TenantPolicy
+from gateway.policy.compiled import CompiledPolicy
 from gateway.policy.destinations import read_destinations, read_models
 from gateway.policy.document import Plain, parse, plain, shown
 from gateway.policy.fields import Field, Section, nearest
 from gateway.policy.own_detectors import DICTIONARIES_PREFIX, read_detectors
+from gateway.policy.prices import NO_PRICES, read_prices
+from gateway.policy.quotas import read_shared, read_tenants
 from gateway.policy.rules import Names, read_rules
 
 ROUTING, LIMITS, OUTPUT, DETECTORS = "routing.yaml", "limits.yaml", "output.yaml", "detectors.yaml"
 REQUIRED_FILES = (ROUTING, LIMITS, OUTPUT, DETECTORS)
+#: What it costs; may be missing.
+PRICES = "prices.yaml"
 CASES_PREFIX = "cases/"
 
-#: Above this a limit is none; it also stays exact in Lua's doubles.
-MAX_LIMIT = 1_000_000_000
-_LIMIT_KEYS = ("requests_per_minute", "tokens_per_minute", "concurrency")
 MAX_REVISION = 2**53 - 1
 MAX_ATTRIBUTES = 16
 #: An attribute's name is a word of CEL and, with `-` for `_`, the end of a header's name.
@@ -37,13 +37,13 @@ ATTRIBUTE_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
 def compile_bundle(files: Mapping[str, str]) -> CompiledPolicy:
-    """The policy of these files (name → text): the four of `REQUIRED_FILES` and any `cases/*.yaml`.
+    """The policy of these files (name → text): the four of `REQUIRED_FILES`, `PRICES` and any `cases/*.yaml`.
 
     Does not run the cases. Raises `ConfigurationError` at the first fault: file, line, column, key,
     expected, found.
     """
     for name in files:
-        if name not in REQUIRED_FILES and not name.startswith((CASES_PREFIX, DICTIONARIES_PREFIX)):
+        if name not in (*REQUIRED_FILES, PRICES) and not name.startswith((CASES_PREFIX, DICTIONARIES_PREFIX)):
             hint = nearest(name, REQUIRED_FILES)
             raise ConfigurationError(
                 f"{name}: expected one of {', '.join(REQUIRED_FILES)}, found another file{hint}"
@@ -57,10 +57,13 @@ def compile_bundle(files: Mapping[str, str]) -> CompiledPolicy:
     base_level, own_detectors = read_detectors(sections[DETECTORS], dictionaries)
     attributes, revision = _attributes(routing.get("attributes")), routing.get("revision")
     models = read_models(routing["models"].section())
+    destinations = read_destinations(routing["destinations"].section(), models)
+    if PRICES in files:
+        sections[PRICES] = _root(files, PRICES)
     names = Names(
         models,
-        read_destinations(routing["destinations"].section(), models),
-        _tenants(sections[LIMITS]),
+        destinations,
+        read_tenants(sections[LIMITS], models),
         profiles,
         tuple(sorted(attributes)),
     )
@@ -84,6 +87,8 @@ def compile_bundle(files: Mapping[str, str]) -> CompiledPolicy:
         own_detectors=own_detectors,
         cases=cases,
         attributes=attributes,
+        shared=read_shared(sections[LIMITS], destinations),
+        prices=read_prices(sections[PRICES], destinations) if PRICES in sections else NO_PRICES,
         revision=0 if revision is None else revision.integer(0, MAX_REVISION),
     )
 
@@ -111,27 +116,6 @@ def _attributes(field: Field | None) -> dict[str, frozenset[str]]:
     if field is not None and len(found) > MAX_ATTRIBUTES:
         raise field.fault(f"at most {MAX_ATTRIBUTES} attributes", str(len(found)))
     return found
-
-
-def _tenants(root: Section) -> dict[str, TenantPolicy]:
-    root.only("version", "default", "tenants")
-    root["version"].name()
-    default_field = root.get("default")
-    default: dict[str, int] = {}
-    if default_field is not None:
-        section = default_field.section().only(*_LIMIT_KEYS)
-        default = {key: section[key].integer(1, MAX_LIMIT) for key in _LIMIT_KEYS}
-    tenants = {}
-    for name, field in root["tenants"].section().named():
-        section = field.section().only("floor", *_LIMIT_KEYS)
-        limits = {
-            key: default[key] if key in default and key not in section else section[key].integer(1, MAX_LIMIT)
-            for key in _LIMIT_KEYS
-        }
-        tenants[name] = TenantPolicy(name=name, floor=Label(section["floor"].level()), **limits)
-    if not tenants:
-        raise root["tenants"].fault("at least one tenant", "none")
-    return tenants
 
 
 def _profiles(root: Section) -> dict[str, Plain]:

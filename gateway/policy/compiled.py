@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 from gateway.domain.custom import CustomDetectors
 from gateway.domain.decision import Destination, Obligations
 from gateway.domain.label import Label, Level
+from gateway.domain.limits import Quota, TenantLimits
 from gateway.policy.cases import Case
 from gateway.policy.document import Plain
 from gateway.policy.expression import Condition, Ladder
+from gateway.policy.prices import NO_PRICES, PriceTable
 
 SPEED, THROUGHPUT = "speed", "throughput"
 UNKNOWN_TENANT_FLOOR = Level.RESTRICTED
@@ -64,9 +66,7 @@ class TenantPolicy:
 
     name: str
     floor: Label
-    requests_per_minute: int
-    tokens_per_minute: int
-    concurrency: int
+    limits: TenantLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +125,9 @@ class CompiledPolicy:
     """One whole policy. `models` are the logical models with their descriptions; `output_profiles` are
     the raw trees for the output room; `base_level` is the level of a text without findings.
     `detectors` is the whole tree of detectors.yaml; `own_detectors` what it says, for the sensitivity room.
-    `attributes` maps the name of each attribute that a caller may send to its values. `revision` grows
-    with every change that is to act; an older one is not taken.
+    `attributes` maps the name of each attribute that a caller may send to its values. `shared` are limits
+    that tenants share, by destination, with the account whose keys hold them. `revision` grows with every
+    change that is to act; an older one is not taken.
     """
 
     id: str
@@ -142,6 +143,8 @@ class CompiledPolicy:
     own_detectors: CustomDetectors = field(default_factory=CustomDetectors)
     cases: tuple[Case, ...] = ()
     attributes: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    shared: Mapping[str, tuple[str, tuple[Quota, ...]]] = field(default_factory=dict)
+    prices: PriceTable = NO_PRICES
     revision: int = 0
     memory: Memory = field(default_factory=Memory, repr=False, compare=False)
 

@@ -85,6 +85,8 @@ def build_candidate(
         protocols_sha256=registry.sha256,
         detectors_sha256=classifier.sha256,
         loaded_at_us=time.time_ns() // 1000,
+        cost=policy.prices.cost,
+        account=policy.shared.get,
     )
     return Candidate(policy, snapshot, Active(policy.revision, content.sha256), detectors.versions, registry)
 

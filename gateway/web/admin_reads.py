@@ -155,9 +155,9 @@ def _limit(tenant: TenantPolicy) -> doc.TenantLimit:
     return doc.TenantLimit(
         tenant.name,
         tenant.floor.level.word,
-        tenant.requests_per_minute,
-        tenant.tokens_per_minute,
-        tenant.concurrency,
+        tenant.limits.requests_per_minute,
+        tenant.limits.tokens_per_minute,
+        tenant.limits.concurrency,
     )
 
 

@@ -16,7 +16,7 @@ from gateway.domain.chat import ChatRequest, ResolvedRequest
 from gateway.domain.decision import Decision, Destination, Facts, Permit
 from gateway.domain.finding import Coverage, PartVerdict, Verdict
 from gateway.domain.label import PUBLIC, Label, Level
-from gateway.domain.limits import Exceeded, Reservation, Usage
+from gateway.domain.limits import Exceeded, Quota, Reservation, Usage
 from gateway.domain.principal import Principal
 from gateway.domain.record import Phase, Receipt, RequestRecord
 from gateway.domain.request import RawRequest
@@ -130,15 +130,37 @@ class FakeLimiter:
     reserved: list[str] = field(default_factory=list)
     settled: list[tuple[str, Usage | None]] = field(default_factory=list)
 
+    extend_seconds: float = 300.0
+    extended: list[tuple[str, int]] = field(default_factory=list)
+    account_answer: Exceeded | None = None
+    accounts: list[str] = field(default_factory=list)
+
+    async def reserve_account(
+        self, reservation: Reservation, account: str, quotas: tuple[Quota, ...]
+    ) -> Reservation | Exceeded:
+        if self.account_answer is not None:
+            return self.account_answer
+        self.accounts.append(account)
+        return replace(reservation, account=account, quotas=quotas)
+
+    async def extend(self, reservation: Reservation, tokens: int) -> None:
+        self.extended.append((reservation.request_id, tokens))
+
     async def reserve(
-        self, principal: Principal, request_id: str, prompt_tokens: int, output_tokens: int
+        self,
+        principal: Principal,
+        request_id: str,
+        prompt_tokens: int,
+        output_tokens: int,
+        model: str = "",
+        cost_usd_micros: int | None = 0,
     ) -> Reservation | Exceeded:
         if self.answer is not None:
             return self.answer
         self.reserved.append(request_id)
         return Reservation(request_id, principal.tenant, prompt_tokens + output_tokens, self.is_degraded)
 
-    async def settle(self, reservation: Reservation, usage: Usage | None) -> None:
+    async def settle(self, reservation: Reservation, usage: Usage | None, cost_usd_micros: int = 0) -> None:
         self.settled.append((reservation.request_id, usage))
 
 

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx
@@ -229,6 +229,19 @@ def start_gateway(
             gateway.stop()
             raise
     return gateway
+
+
+def start_again(gateway: GatewayProcess) -> GatewayProcess:
+    """A gateway that has ended, with the same settings, port and state; not yet ready."""
+    with gateway.log_path.open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "gateway.cli", "serve", str(gateway.state.settings)],
+            cwd=ROOT,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, "TIDEGATE_TEST_HOSTED_KEY": "hosted-key-of-the-tests"},
+        )
+    return replace(gateway, process=process)
 
 
 def _obey_file_modes() -> None:

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.domain.limits import Exceeded, Reservation, TenantLimits, Usage
+from gateway.domain.limits import Exceeded, Quota, Reservation, ScopeLimits, TenantLimits, Usage
 from gateway.domain.principal import Principal
 from gateway.limits.redis_store import RedisLimiter
-from gateway.limits.scripts import tenant_keys
+from gateway.limits.scripts import quota_keys
 from gateway.settings import LimitSettings
 from tests.fakes.valkey_server import ValkeyServer
 
@@ -100,7 +100,7 @@ async def test_silent_server_is_left_at_the_deadline_and_holds_nothing_afterward
         own_valkey.resume()
         await recovered(limiter, "after")
         client = own_valkey.client()
-        assert client.zcard(tenant_keys("acme")[1]) == 0
+        assert client.zcard(quota_keys("acme", Quota("tenant", "", ScopeLimits()))[1]) == 0
         fresh = await limiter.reserve(CALLER, "fresh", 10, 10)
         assert [state.remaining for state in fresh.states] == [99, 9_980, 19]
 

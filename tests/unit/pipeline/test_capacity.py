@@ -7,11 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.domain.admitted import Admitted
 from gateway.errors import Refusal, RequestRefused
 from gateway.pipeline.admit import Walk, admit
 from gateway.pipeline.capacity import excess
 from gateway.pipeline.failover import Failover
+from gateway.pipeline.hold import Hold
 from gateway.pipeline.records import Outcome
+from gateway.snapshot import Snapshot
 from tests.fakes.rooms import Rooms, raw_request
 
 
@@ -72,12 +75,17 @@ async def test_a_request_that_fits_nowhere_is_refused_and_recorded_before_anythi
     assert rooms.limiter.reserved == []
 
 
+def attempts(walk: Walk, snapshot: Snapshot, admitted: Admitted) -> Failover:
+    hold = Hold(walk, snapshot, admitted)
+    return Failover(walk, snapshot, admitted, Outcome(), lambda stage: None, hold)
+
+
 async def test_a_destination_whose_model_is_too_small_is_passed_over() -> None:
     rooms = Rooms()
     rooms.upstream.scripts = {"hosted-openai": [], "private-moe": []}
     walk, snapshot = walk_with(rooms, hosted_openai=1000), rooms.snapshot()
     admitted = await admit(walk, snapshot, raw_request(asking(2000)))
-    answer = await Failover(walk, snapshot, admitted, Outcome(), lambda stage: None).open()
+    answer = await attempts(walk, snapshot, admitted).open()
     assert answer.destination.name == "private-moe"
     assert rooms.upstream.opened == ["private-moe"]
 
@@ -88,5 +96,5 @@ async def test_a_fallback_does_not_lead_to_a_model_that_is_too_small() -> None:
     walk, snapshot = walk_with(rooms, private_moe=1000), rooms.snapshot()
     admitted = await admit(walk, snapshot, raw_request(asking(2000)))
     with pytest.raises(Refusal):
-        await Failover(walk, snapshot, admitted, Outcome(), lambda stage: None).open()
+        await attempts(walk, snapshot, admitted).open()
     assert rooms.upstream.opened == ["hosted-openai"]

@@ -13,6 +13,7 @@ from gateway.domain.record import Phase
 from gateway.errors import AuditUnavailable, Refusal, UpstreamFailed, UpstreamRejected, UpstreamUnavailable
 from gateway.pipeline.admit import Walk, admit
 from gateway.pipeline.failover import Failover
+from gateway.pipeline.hold import Hold
 from gateway.pipeline.records import Outcome
 from gateway.snapshot import Snapshot
 from tests.fakes.rooms import Rooms, raw_request
@@ -35,7 +36,12 @@ class Attempt:
 
     async def open(self) -> str:
         answer = await Failover(
-            self.walk, self.snapshot, self.admitted, self.outcome, lambda stage: None
+            self.walk,
+            self.snapshot,
+            self.admitted,
+            self.outcome,
+            lambda stage: None,
+            Hold(self.walk, self.snapshot, self.admitted),
         ).open()
         return answer.destination.name
 

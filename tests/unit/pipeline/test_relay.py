@@ -424,7 +424,7 @@ async def test_bytes_out_of_a_record_is_what_is_sent() -> None:
 class SlowLimiter(FakeLimiter):
     """Settles after a while."""
 
-    async def settle(self, reservation: Reservation, usage: Usage | None) -> None:
+    async def settle(self, reservation: Reservation, usage: Usage | None, cost_usd_micros: int = 0) -> None:
         await asyncio.sleep(0.1)
         await super().settle(reservation, usage)
 
@@ -444,7 +444,7 @@ async def test_a_shutdown_while_settling_does_not_lose_the_settlement() -> None:
 class FailingLimiter(FakeLimiter):
     """Cannot settle."""
 
-    async def settle(self, reservation: Reservation, usage: Usage | None) -> None:
+    async def settle(self, reservation: Reservation, usage: Usage | None, cost_usd_micros: int = 0) -> None:
         raise RuntimeError("boom")
 
 

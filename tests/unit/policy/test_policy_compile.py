@@ -190,7 +190,7 @@ def test_compiles_a_sound_bundle_to_its_values() -> None:
     assert private.extensions == frozenset({"top_k", "min_p"})
     assert policy.destinations["hosted"].hosts == frozenset({"api.example.com"})
     assert policy.destinations["hosted"].retention == "30 days."
-    assert policy.tenants["acme"].requests_per_minute == 10
+    assert policy.tenants["acme"].limits.requests_per_minute == 10
     assert [rule.id for rule in policy.rules] == ["sensitive", "ordinary"]
     assert policy.output_profiles == {"default": {}, "strict": {"rules": []}}
     assert policy.detectors == {"version": "1", "base_level": "internal", "patterns": []}
@@ -200,9 +200,9 @@ def test_fills_a_tenants_missing_limit_from_the_default() -> None:
     default = "default: {requests_per_minute: 1, tokens_per_minute: 2, concurrency: 3}\ntenants:"
     limits = LIMITS.replace("tenants:", default).replace(", concurrency: 2}\n  acme", "}\n  acme")
     policy = compile_bundle(pack(limits=limits))
-    assert policy.tenants["demo"].concurrency == 3
-    assert policy.tenants["demo"].requests_per_minute == 10
-    assert policy.tenants["acme"].concurrency == 2
+    assert policy.tenants["demo"].limits.concurrency == 3
+    assert policy.tenants["demo"].limits.requests_per_minute == 10
+    assert policy.tenants["acme"].limits.concurrency == 2
 
 
 def test_digest_names_the_meaning_and_not_the_layout() -> None:
