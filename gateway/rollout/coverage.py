@@ -39,6 +39,7 @@ ENDPOINTS = tuple(surface.value for surface in Surface)
 GUARD = "classifier"
 
 _PLAIN = ChatRequest("assistant", (Message(Role.USER, (TextPart("a plain word"),)),))
+_BIAS = JsonText(f'{{"{CANARY}":1}}')
 _JSON = JsonText(f'{{"description":"{CANARY}"}}')
 
 #: Fields that carry no text out of the gateway, and why.
@@ -82,7 +83,7 @@ PROBES: dict[str, ChatRequest] = {
     "tools[].parameters": _offered(parameters=_JSON),
     "tool_choice": replace(_PLAIN, tool_choice=_JSON),
     "response_format": replace(_PLAIN, response_format=_JSON),
-    "sampling.logit_bias": replace(_PLAIN, sampling=Sampling(logit_bias=f'{{"{CANARY}":1}}')),
+    "sampling.logit_bias": replace(_PLAIN, sampling=Sampling(logit_bias=_BIAS)),
     "sampling.stop[]": replace(_PLAIN, sampling=Sampling(stop=(CANARY,))),
     "reasoning_effort": replace(_PLAIN, reasoning_effort=CANARY),
     "extensions[]": replace(_PLAIN, extensions=(("structured_outputs", _JSON),)),
