@@ -26,7 +26,7 @@ HEX_PAIRS_TRIGGER = rb"\b(?:0x)?[0-9A-Fa-f]{2}(?:[ :,\n-]{1,2}(?:0x)?[0-9A-Fa-f]
 BASE32_TRIGGER = rb"[A-Z2-7]{16,}={0,6}|[a-z2-7]{16,}={1,6}"
 
 
-def _readable(raw: bytes) -> str | None:
+def readable(raw: bytes) -> str | None:
     """`raw` as text if it is text: UTF-8, or UTF-16 as PowerShell writes it."""
     if raw.count(0) * 3 > len(raw):
         try:
@@ -56,7 +56,7 @@ def _base64_bytes(blob: str) -> bytes:
 _APART = "\n" * 4
 
 
-def _blob_view(view: View, step: str, text: str, start: int, end: int) -> View:
+def blob_view(view: View, step: str, text: str, start: int, end: int) -> View:
     """The blob's text between the words that stand around the blob, which may say what it is."""
     span = view.origin(start, end)
     plain = canonical(text, step).text
@@ -84,17 +84,17 @@ def from_base64(view: View, start: int, end: int) -> View | None:
     readings: list[bytes] = []
     for run in runs:
         for shift in range(min(4, len(run) - 14)):
-            raw = _unpacked(_base64_bytes(run[shift:]))
-            text = _readable(raw)
+            raw = unpacked(_base64_bytes(run[shift:]))
+            text = readable(raw)
             if text is not None:
-                return _blob_view(view, "base64", text, start, end)
+                return blob_view(view, "base64", text, start, end)
             readings.append(raw)
     if "\n" in blob:
         readings += [_base64_bytes(line) for line in blob.split("\n")]
     strings = [found for raw in readings for found in _STRINGS.findall(raw)]
     if not strings:
         return None
-    return _blob_view(view, "base64-strings", b"\n".join(strings).decode("ascii"), start, end)
+    return blob_view(view, "base64-strings", b"\n".join(strings).decode("ascii"), start, end)
 
 
 def is_name(blob: str) -> bool:
@@ -119,15 +119,15 @@ def from_base64_lines(view: View, start: int, end: int) -> View | None:
 
 def from_hex(view: View, start: int, end: int) -> View | None:
     """What the blob at `start:end` says when read as hexadecimal bytes, or None when it is not text."""
-    text = _readable(bytes.fromhex(view.text[start:end]))
-    return None if text is None else _blob_view(view, "hex", text, start, end)
+    text = readable(unpacked(bytes.fromhex(view.text[start:end])))
+    return None if text is None else blob_view(view, "hex", text, start, end)
 
 
 def from_hex_pairs(view: View, start: int, end: int) -> View | None:
     """The same for bytes written apart: `34 35`, `34:35`, `0x34,0x35`."""
     digits = "".join(pair[-2:] for pair in _PAIR.findall(view.text[start:end]))
-    text = _readable(bytes.fromhex(digits))
-    return None if text is None else _blob_view(view, "hex", text, start, end)
+    text = readable(unpacked(bytes.fromhex(digits)))
+    return None if text is None else blob_view(view, "hex", text, start, end)
 
 
 def from_base32(view: View, start: int, end: int) -> View | None:
@@ -139,19 +139,19 @@ def from_base32(view: View, start: int, end: int) -> View | None:
         raw = base64.b32decode(blob + "=" * (-len(blob) % 8))
     except binascii.Error:
         return None
-    text = _readable(raw)
-    return None if text is None else _blob_view(view, "base32", text, start, end)
+    text = readable(raw)
+    return None if text is None else blob_view(view, "base32", text, start, end)
 
 
 _PAIR = re.compile(r"(?:0x)?[0-9A-Fa-f]{2}")
 #: Most bytes that a gzip blob is unpacked to.
 MAX_UNPACKED_BYTES = 1 << 18
-_ZIPPED = (b"\x1f\x8b\x08", b"\x78\x9c", b"\x78\xda", b"\x78\x01", b"\x78\x5e")
+ZIPPED = (b"\x1f\x8b\x08", b"\x78\x9c", b"\x78\xda", b"\x78\x01", b"\x78\x5e")
 
 
-def _unpacked(raw: bytes) -> bytes:
+def unpacked(raw: bytes) -> bytes:
     """gzip and zlib data unpacked, up to a bound; the bytes themselves when they are neither."""
-    if not raw.startswith(_ZIPPED):
+    if not raw.startswith(ZIPPED):
         return raw
     try:
         return zlib.decompressobj(wbits=47).decompress(raw, MAX_UNPACKED_BYTES)

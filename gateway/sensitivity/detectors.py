@@ -25,6 +25,8 @@ from gateway.errors import ConfigurationError
 from gateway.sensitivity import (
     blobs,
     contact,
+    disguises,
+    dumps,
     examples,
     health,
     identifiers,
@@ -105,6 +107,13 @@ _WHOLE_VIEWS: tuple[tuple[bytes, _MakeView], ...] = (
     (spread.REVERSE_TRIGGER, spread.reversed_words),
     (spellings.GAP_TRIGGER, spellings.narrowed),
     (spellings.FLOAT_TRIGGER, spellings.written_out),
+    (disguises.LEET_TRIGGER, disguises.with_digits),
+    (disguises.ROMAN_TRIGGER, disguises.from_roman),
+    (disguises.SPLIT_TRIGGER, disguises.unsplit),
+    (disguises.ROT13_TRIGGER, disguises.unrotated),
+    (dumps.CODES_TRIGGER, dumps.from_codes),
+    (dumps.UU_TRIGGER, dumps.from_uuencode),
+    (dumps.UTF7_TRIGGER, dumps.from_utf7),
 )
 _BLOB_VIEWS: tuple[tuple[bytes, Callable[[views.View, int, int], views.View | None]], ...] = (
     (blobs.BASE64_TRIGGER, blobs.from_base64),
@@ -112,6 +121,9 @@ _BLOB_VIEWS: tuple[tuple[bytes, Callable[[views.View, int, int], views.View | No
     (blobs.HEX_TRIGGER, blobs.from_hex),
     (blobs.HEX_PAIRS_TRIGGER, blobs.from_hex_pairs),
     (blobs.BASE32_TRIGGER, blobs.from_base32),
+    (dumps.HEX_DUMP_TRIGGER, dumps.from_hex_dump),
+    (dumps.HEX_LINES_TRIGGER, dumps.from_hex_lines),
+    (dumps.BASE85_TRIGGER, dumps.from_base85),
 )
 
 
@@ -121,15 +133,18 @@ _ODD_SCRIPTS: tuple[Callable[[str], views.View | None], ...] = (
     spoken.cyrillic_digits,
     spread.overridden,
     spellings.without_unseen_blanks,
+    disguises.roman_signs,
 )
 #: What tells a blob that cannot be read and may carry a document.
 _IS_OPAQUE: dict[Callable[[views.View, int, int], views.View | None], Callable[[str], bool]] = {
     blobs.from_base64: blobs.is_opaque,
     blobs.from_hex: blobs.is_opaque_hex,
     blobs.from_hex_pairs: blobs.is_opaque_hex,
+    dumps.from_hex_dump: dumps.is_opaque_dump,
+    dumps.from_hex_lines: dumps.is_opaque_lines,
 }
 #: Steps that take off one layer of an encoding, and give text.
-_DECODED = frozenset({"unescaped", "base64", "hex", "base32"})
+_DECODED = frozenset({"unescaped", "base64", "hex", "base32", "base85", "codes", "uuencode", "utf-7"})
 
 
 class DetectorSet:

@@ -120,6 +120,11 @@ _DAY = (
     rb"|[0-3]?[0-9][./ -][0-3]?[0-9][./ -][0-9]{2,4}|(?:19|20)[0-9]{2}[./-][01]?[0-9][./-][0-3]?[0-9]"
     rb"|(?:19|20)[0-9]{2} ?\?+ ?[01]?[0-9] ?\?+ ?[0-3]?[0-9])"
 )
+#: A day in digits only; nothing but the word for birth tells it from another number.
+_DAY_DIGITS = (
+    rb"\b(?:[0-3][0-9][01][0-9](?:(?:19|20)[0-9]{2}|[0-9]{2})|[01][0-9][0-3][0-9](?:19|20)[0-9]{2}"
+    rb"|(?:19|20)[0-9]{2}[01][0-9][0-3][0-9])\b"
+)
 #: Words that say birth; group 1 is the day.
 BIRTH = (
     rb"(?i)(?:\b(?:date of birth|birth[ _-]?date|birthday|dob|d\.o\.b\.?|born(?: on)?|geburtsdatum"
@@ -128,7 +133,11 @@ BIRTH = (
     rb"|nacid[oa] el|nacio el"
     rb"|f\. ?nac\.?|data di nascita|nat[oa] (?:il|a [a-z]+ il)|data de nascimento|nascid[oa] (?:em|a)|nasc\.?"
     rb"|geboortedatum|geboren op|fodelsedatum|fodt|data urodzenia|birth_?date|birthdate)\b|\?{4}|\?{2})"
-    rb"[\"']?[ \t]*(?:is|was|ist|war|est|es|e'?|:|=|,|-)?(?: it'?s)?[ \t\"'(]*(" + _DAY + rb")"
+    rb"[\"']?[ \t]*(?:is|was|ist|war|est|es|e'?|:|=|,|-)?(?: it'?s)?[ \t\"'(]*("
+    + _DAY
+    + rb"|"
+    + _DAY_DIGITS
+    + rb")"
 )
 _HAN_BIRTH = re.compile(r"出生|生日|生年月日|생년월일|생일")
 

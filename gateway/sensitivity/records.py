@@ -74,7 +74,7 @@ _PASSPORT = (
     rb"|paspoort(?:nummer)?"
     rb"|paszport|personalausweis(?:nummer|nr)?|ausweis(?:nummer|nr)?|carte d'identite|identity card"
     rb"|id[- ]card"
-    rb"|carta d'identita|identiteitskaart|dowod(?: osobisty)?|travel document"
+    rb"|dni|carta d'identita|identiteitskaart|dowod(?: osobisty)?|travel document"
 )
 _LICENCE = (
     rb"driv(?:er|ing)(?:'?s)?[ _-]?licen[cs]e|licen[cs]e[ _-]?(?:no|nr|num|number|id)|dl|fuhrerschein(?:nummer|nr)?"  # noqa: E501
@@ -85,7 +85,8 @@ _LICENCE = (
 _ACCOUNT = (
     rb"(?:bank|checking|savings|current|deposit|giro|brokerage|loan|mortgage|personal|member|beneficiary)"
     rb" (?:account|acct)|account[ _-]?(?:no|nr|num|number|id)|acct(?:[ _.-]?(?:no|nr|num|number))?|a/c"
-    rb"|konto(?:nummer|nr)|bankverbindung|numero de compte|compte(?: bancaire)?|numero de cuenta"
+    rb"|(?:my|his|her|their|our) (?:account|acct)"
+    rb"|konto(?:nummer|nr)?|bankverbindung|numero de compte|compte(?: bancaire)?|numero de cuenta"
     rb"|cuenta(?: bancaria)?"
     rb"|conto(?: corrente)?|numero di conto|conta(?: corrente| bancaria| poupanca)?|rekening(?:nummer)?"
     rb"|bankrekening"

@@ -148,13 +148,14 @@ _ONE = _PREFIX + "(?:" + "|".join(
     sorted({word for row in (*_UNITS, *_TEENS, *_TENS) for word in row.split() if "-" not in word and word.isascii()})  # noqa: E501
 ) + ")"  # fmt: skip
 #: Two such words in a row: the engine's sign that there is something to read.
-TRIGGER = rf"(?i)\b{_ONE}[ ,;.\n_/-]{{1,3}}{_ONE}\b".encode()
+_BETWEEN = r"[ ,;:.\n_/-]{1,3}"
+TRIGGER = rf"(?i)\b{_ONE}{_BETWEEN}(?:[0-9]{{1,4}}{_BETWEEN})?{_ONE}\b".encode()
 _HITS = re2.compile(TRIGGER)
 _TOKEN = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*|\d+|(?:[^\w]|_)+")
-_BEFORE = re.compile(r"([^\W\d_]+(?:-[^\W\d_]+)*|[0-9]{1,4})[ \t,;./_|*-]{1,3}$")
+_BEFORE = re.compile(r"([^\W\d_]+(?:-[^\W\d_]+)*|[0-9]{1,4})[ \t,;:./_|*-]{1,3}$")
 _CYRILLIC_WORDS = [word for word in _WORDS if not word.isascii() and "?" not in word and "ß" not in word]
 _CYRILLIC = re.compile(r"(?:(?:" + "|".join(_CYRILLIC_WORDS) + r")[ ,\n-]{1,2}){4,}")
-_SEPARATORS = frozenset(",;./_|*\n-")
+_SEPARATORS = frozenset(",;:./_|*\n-")
 #: Stands for a hyphen inside a word.
 _JOINT = "+"
 #: Tokens of one row; a longer one is cut.

@@ -65,7 +65,10 @@ REVERSE_TRIGGER = (
     rb"|ruckwarts|rueckwarts|umgekehrt(?:e[rn]?)?|von hinten|spiegelverkehrt|rtl|mirrored"
     rb"|a l'?envers|inverse[es]?|invers|al reves|invertid[oa]s?|hacia atras|al contrario|contrario|rovescio"
     rb"|invertit[oaie]|ao contrario|de tras para (?:a )?frente|achterstevoren|omgekeerd|baklanges"
-    rb"|od tylu|wspak)\b"
+    rb"|od tylu|wspak"
+    # Words that name a number or a secret, themselves written backwards, and a reversed IBAN.
+    rb"|drac|nss|drowssap|terces|nekot|nabi|tropssap|tnuocca|yek[ _-]?ipa|trowssap|etrak|rebmun|remmunotnok"
+    rb"|[0-9]{14,30}(?:ED|SE|TI|LN|RF|EB|TA|TP|LP|IF|KD))\b"
 )
 _RUN = re.compile(r"[0-9](?:[ ._/-]{0,3}[0-9]){6,}")
 _LONG_WORD = re.compile(r"[^\s\"'<>()\[\]{},;]{6,}")

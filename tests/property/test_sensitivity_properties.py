@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import textwrap
+from collections.abc import Callable
 from itertools import pairwise
 
 from hypothesis import given, settings
@@ -163,3 +165,40 @@ def test_a_cached_verdict_equals_a_fresh_one(texts: list[str]) -> None:
     fresh = FRESH.classify(request, PUBLIC)
     assert CACHED.classify(request, PUBLIC) == fresh
     assert CACHED.classify(request, PUBLIC) == fresh
+
+
+#: Ways to write a text so that people do not see what it says.
+DISGUISES = st.sampled_from(
+    [
+        lambda text: base64.b85encode(text.encode()).decode(),
+        lambda text: base64.a85encode(text.encode()).decode(),
+        lambda text: ",".join(str(code) for code in text.encode()),
+        lambda text: " ".join(f"{code:08b}" for code in text.encode()),
+        lambda text: "\n".join(textwrap.wrap(text.encode().hex(), 32)),
+        lambda text: "\n".join(
+            f"{place:08x}: {text.encode()[place : place + 16].hex(' ', 2)}"
+            for place in range(0, len(text), 16)
+        ),
+        lambda text: "+" + base64.b64encode(text.encode("utf-16-be")).decode().rstrip("=") + "-",
+    ]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(DISGUISES, PLANTED, BENIGN, BENIGN)
+def test_a_disguised_identifier_stays_restricted_in_any_company(
+    disguise: Callable[[str], str], planted: str, before: str, behind: str
+) -> None:
+    hidden = disguise(f"please note: {planted}, and thank you")
+    assert _level(hidden) == Level.RESTRICTED
+    assert _level(f"{before}\n\n{hidden}\n\n{behind}") == Level.RESTRICTED
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.sampled_from([base64.b85encode, base64.a85encode]), PLANTED, st.data())
+def test_a_disguised_identifier_is_found_however_it_is_cut_over_messages(
+    encode: Callable[[bytes], bytes], planted: str, data: st.DataObject
+) -> None:
+    hidden = encode(f"please note: {planted}, and thank you".encode()).decode()
+    cut = data.draw(st.integers(1, len(hidden) - 1))
+    assert FRESH.classify(_request(hidden[:cut], hidden[cut:]), PUBLIC).label.level == Level.RESTRICTED
