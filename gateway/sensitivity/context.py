@@ -29,6 +29,14 @@ from numpy.typing import NDArray
 from gateway.domain.finding import Finding
 from gateway.domain.label import UNKNOWN, Label, Level, Tag
 from gateway.errors import ConfigurationError
+from gateway.sensitivity.language import (
+    KNOWN,
+    LIMIT,
+    OTHER_LANGUAGE,
+    OTHER_SCRIPT,
+    evidence_of_rows,
+    surplus,
+)
 from gateway.sensitivity.vocabulary import CUT, LINE, ROW_MASK, WHOLE, Vocabulary, places_of, unescaped
 
 NAME = "context@1"
@@ -70,8 +78,6 @@ WINDOW_BLOCKS = (1, 2, 3, 5, 8)
 SHRINKAGE = np.float32(0.5)
 _SLAB_ROWS = 4096
 _SLAB_WINDOWS = 2048
-#: Flags of rows: a word of a language that the model knows, of one that it does not, a foreign script.
-KNOWN, OTHER_LANGUAGE, OTHER_SCRIPT = 1, 2, 3
 
 #: A word that has no row of its own speaks for another language too, but less.
 _CUT_WEIGHT = 0.75
@@ -136,6 +142,7 @@ class ContextModel:
         self._table = arrays["table"]
         self._scale = arrays["scale"][:, None]
         self._flags = arrays["flags"]
+        self._evidence = evidence_of_rows(self.vocabulary, self._flags)
         self._weight = arrays["weight"][:, None]
         self._linear = arrays["linear"]
         self._hidden, self._hidden_bias = arrays["hidden"], arrays["hidden_bias"]
@@ -229,7 +236,10 @@ class ContextModel:
         return _Best(tuple(scores.tolist()), spans, self._is_known(marked, blocks))
 
     def _is_known(self, marked: NDArray[np.int32], blocks: _Blocks) -> bool:
-        """False when a block has two words of other languages and, with cut words, more than known ones."""
+        """False when some run of words is in no known language, or a block has more words of others."""
+        if surplus(marked, self._evidence) > LIMIT:
+            # fail-closed: words that no known language has; that none is listed as foreign says nothing.
+            return False
         flags = np.where(marked & WHOLE, self._flags[marked & ROW_MASK], 0)
         if not (flags >= OTHER_LANGUAGE).any():
             return True

@@ -67,6 +67,11 @@ def fold(word: str) -> str:
     )
 
 
+def speaks_for_other(word: str) -> bool:
+    """Whether `word` has a letter of no language that the model knows."""
+    return _OTHER_LETTER.search(word) is not None
+
+
 def unescaped(text: str) -> str:
     """`text` with the escapes of a JSON string inside it read (`\\n`, `\\u00e9`)."""
     if "\\" not in text:
