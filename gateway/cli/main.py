@@ -12,6 +12,7 @@ _COMMANDS = {
     "audit": ("gateway.cli.audit", "audit"),
     "classify": ("gateway.cli.classify", "classify"),
     "evaluate": ("gateway.cli.evaluate", "evaluate"),
+    "limits": ("gateway.cli.limits", "limits"),
     "policy": ("gateway.cli.policy", "policy"),
     "protocol": ("gateway.cli.protocol", "protocol"),
     "serve": ("gateway.cli.serve", "serve"),
