@@ -96,10 +96,11 @@ def export_rows(source: LogSource, size: int) -> Iterator[bytes]:
         leaves.append(leaf_hash(stored))
     proofs = ProofTree(leaves)
     for seq, stored in zip(range(size), stored_records(source), strict=False):
-        yield _row(seq, leaves[seq], proofs.inclusion(seq), stored)
+        yield export_row(seq, leaves[seq], proofs.inclusion(seq), stored)
 
 
-def _row(seq: int, leaf: bytes, proof: Sequence[bytes], stored: bytes) -> bytes:
+def export_row(seq: int, leaf: bytes, proof: Sequence[bytes], stored: bytes) -> bytes:
+    """One row: a JSON object that holds the record byte for byte, and the end of the line."""
     path = [b64encode(node).decode() for node in proof]
     head = json.dumps({"seq": seq, "leaf": leaf.hex(), "proof": path}, separators=(",", ":"))
     return head[:-1].encode() + _RECORD_MARK + stored + b"}\n"
@@ -194,7 +195,7 @@ def _proven_leaf(row: bytes, seq: int, signed: SignedCheckpoint) -> bytes | None
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     # fail-closed: a row that says anything else, or the same in other words, can tell a reader another story.
-    if row != _row(seq, leaf, proof, stored):
+    if row != export_row(seq, leaf, proof, stored):
         return None
     point = signed.checkpoint
     return leaf if verify_inclusion(leaf, seq, point.size, proof, point.root) else None

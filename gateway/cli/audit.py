@@ -29,6 +29,7 @@ from gateway.audit.verify import verify_log
 from gateway.audit.writer import AuditLog
 from gateway.cli.audit_answers import check, prove
 from gateway.cli.audit_log import DIRECTORY, FILE, open_log, read_keys, read_trust
+from gateway.cli.audit_timeline import timeline
 from gateway.domain.secret import Secret
 from gateway.errors import TidegateError
 from gateway.settings import AuditSettings, read_secret
@@ -50,6 +51,7 @@ def audit() -> None:
 
 audit.add_command(prove)
 audit.add_command(check)
+audit.add_command(timeline)
 
 
 @audit.command()

@@ -5,21 +5,16 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import click
 
-from gateway.audit.checkpoint import Trust
 from gateway.audit.egress import HOSTED, Egress, Question, examine, known_places
-from gateway.audit.export import stored_records
 from gateway.audit.keys import PemKey
 from gateway.audit.report import Report
 from gateway.audit.statement import check_statement, encode_statement
-from gateway.audit.verify import verify_log
-from gateway.cli.audit_log import DIRECTORY, FILE, open_log, read_trust
+from gateway.cli.audit_log import DIRECTORY, FILE, BrokenLog, read_trust, signed_records, verified, write_new
 from gateway.domain.label import Level
 from gateway.errors import ConfigurationError
 from gateway.settings import read_secret
@@ -27,13 +22,6 @@ from gateway.settings import read_secret
 _TIME = re.compile(r"\d{4}-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?Z?)?)?", re.ASCII)
 _LISTED = 1000
 EXIT_NOT_PROVEN = 1
-EXIT_BROKEN = 2
-
-
-class _Broken(click.ClickException):
-    """The log itself does not hold, so nothing can be said from it."""
-
-    exit_code = EXIT_BROKEN
 
 
 @click.group()
@@ -72,11 +60,13 @@ def no_egress(
     The log is verified first. Exit status: 0 nothing went there, 1 something did or may have, 2 broken log.
     """
     question = Question(Level.parse(label), destination, _moment(start, "--from"), _moment(end, "--to"))
-    report = _verified(directory, read_trust(trust_file))
-    found = examine(_signed(directory, report), question, known_places(_signed(directory, report)))
+    report = verified(directory, read_trust(trust_file))
+    found = examine(
+        signed_records(directory, report), question, known_places(signed_records(directory, report))
+    )
     tree = _statement(question, found, report)
     if out is not None:
-        _write(out, encode_statement(tree, report.origin or "", _key(signing_key)))
+        write_new(out, "--out", encode_statement(tree, report.origin or "", _key(signing_key)))
     _show(question, found, report)
     sys.exit(0 if found.holds else EXIT_NOT_PROVEN)
 
@@ -91,7 +81,7 @@ def check(file: Path, trust_file: Path) -> None:
     """
     tree, fault = check_statement(file.read_bytes(), read_trust(trust_file))
     if tree is None:
-        raise _Broken(f"{file}: {fault}")
+        raise BrokenLog(f"{file}: {fault}")
     click.echo(f"statement            {tree.get('statement')}")
     click.echo(f"origin               {tree['origin']}")
     click.echo(f"holds                {tree.get('holds')}")
@@ -166,21 +156,6 @@ def _show(question: Question, found: Egress, report: Report) -> None:
         )
 
 
-def _verified(directory: Path, trust: Trust) -> Report:
-    report = verify_log(open_log(directory), trust)
-    if report.findings:
-        first = report.findings[0]
-        raise _Broken(
-            f"the log does not hold: {first.code} at record {first.index}; run `tidegate audit verify`"
-        )
-    return report
-
-
-def _signed(directory: Path, report: Report) -> Iterator[bytes]:
-    """The stored records that a trusted signature covers, in order."""
-    yield from islice(stored_records(open_log(directory)), report.signed_tree.size)
-
-
 def _moment(value: str, option: str) -> str:
     if value and _TIME.fullmatch(value) is None:
         raise click.UsageError(
@@ -196,11 +171,3 @@ def _key(reference: str | None) -> PemKey | None:
         return PemKey(read_secret(reference))
     except ConfigurationError as error:
         raise click.ClickException(f"--signing-key: {error}") from None
-
-
-def _write(out: Path, text: str) -> None:
-    try:
-        with out.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise click.ClickException(f"--out: cannot be made: {error.strerror}") from None
