@@ -66,7 +66,8 @@ SETTINGS: dict[str, str] = {
     "policy.signers[].public_key": "The person's Ed25519 public key, 32 bytes in base64.",
     "policy.state_file": "Keeps the revision that acted last. Empty: in `audit.directory`.",
     "policy.shadow_directory": "Folder of a candidate that decides beside the active policy. Empty: none.",
-    "sensitivity.contextual_model": "Must be written. `builtin` misses about four in ten such texts, see ADR 0008.",
+    "sensitivity.contextual_model": "Must be written. `builtin` misses about four in ten such texts, see "
+    "ADR 0008.",
     "sensitivity.budget_ms": "CPU time for classifying one request; what is not read by then is restricted.",
     "sensitivity.engine": "Pattern engine. Both find the same.",
     "limits.redis_url": "`redis://`, `rediss://` or `unix://` URL. Empty: an embedded Valkey.",
