@@ -80,8 +80,8 @@ STABLE_SECONDS = 1.0
 #: How often a link is asked whether the server has begun to evict.
 EVICTION_CHECK_SECONDS = 5.0
 
-#: Keys of tenants, users and so on that are kept ready.
-KEYS_KNOWN_MAX = 65_536
+#: Callers whose quotas are kept ready.
+CALLERS_KNOWN_MAX = 16_384
 
 #: The bucket of a refusal because nobody knows what the request may cost.
 UNKNOWN_PRICE = "price"
@@ -100,6 +100,21 @@ class LimiterHealth:
     settle_lost_count: int
     connect_count: int
     last_cause: Cause | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """Keys and limits of a tuple of quotas, as the scripts want them."""
+
+    owner: tuple[str, str]
+    quotas: tuple[Quota, ...]
+    prefix: bytes
+    keys: tuple[bytes, ...]
+    limits: tuple[int, ...]
+
+    def keys_of(self, request_id: str) -> tuple[int | bytes, ...]:
+        """Number of keys and keys of one request."""
+        return (len(self.keys) + 1, self.prefix + request_id.encode(), *self.keys)
 
 
 class RedisLimiter:
@@ -132,7 +147,8 @@ class RedisLimiter:
         self._link: Link | None = None
         self._task: asyncio.Task[None] | None = None
         self._attempted = asyncio.Event()
-        self._keys_of: dict[tuple[str, ...], tuple[bytes, ...]] = {}
+        self._quotas_of: dict[tuple[str, ...], tuple[TenantLimits, tuple[Quota, ...]]] = {}
+        self._words_of: dict[int, _Words] = {}
         self._reserve = Script(RESERVE_SCRIPT)
         self._settle = Script(SETTLE_SCRIPT)
         self._extend = Script(EXTEND_SCRIPT)
@@ -180,8 +196,7 @@ class RedisLimiter:
 
         `cost_usd_micros` is the most that the request may cost; None: nobody knows its price.
         """
-        limits = self._limits_for(principal.tenant)
-        quotas = quotas_of(limits, principal, model)
+        quotas = self._quotas(principal, model)
         tokens = bounded_tokens(prompt_tokens + output_tokens)
         if cost_usd_micros is None:
             if any(quota.limits.budget.is_set for quota in quotas):
@@ -230,7 +245,8 @@ class RedisLimiter:
         link = self._link
         if link is None or not link.is_open:
             return None
-        keys, words = self._keys(hold), limit_words(hold.quotas)
+        words = self._words(hold)
+        keys = words.keys_of(hold.request_id)
         arguments = (
             *keys,
             hold.request_id,
@@ -238,9 +254,9 @@ class RedisLimiter:
             hold.cost_usd_micros,
             self._lease_ms,
             self._keep_ms,
-            *words,
+            *words.limits,
         )
-        undo = partial(self._settle.pack, (*keys, hold.request_id, -1, 0, *words))
+        undo = partial(self._settle.pack, (*keys, hold.request_id, -1, 0, *words.limits))
         try:
             reply = read_reply(link, await _answer_of(link, self._reserve, arguments, undo), len(hold.quotas))
         except LinkDown:
@@ -283,12 +299,8 @@ class RedisLimiter:
         link = self._link
         if link is None or not link.is_open:
             return False
-        arguments = (
-            *self._keys(reservation),
-            reservation.request_id,
-            *head,
-            *limit_words(reservation.quotas),
-        )
+        words, request_id = self._words(reservation), reservation.request_id
+        arguments = (*words.keys_of(request_id), request_id, *head, *words.limits)
         try:
             answer = await _answer_of(link, script, arguments, None)
             if not isinstance(answer, list):
@@ -318,23 +330,30 @@ class RedisLimiter:
     def _now_ms(self) -> int:
         return int(self._monotonic() * 1000)
 
-    def _keys(self, hold: Reservation) -> tuple[int | bytes, ...]:
-        """Number of keys and keys, as the scripts want them."""
-        tag = account_tag(hold.account) if hold.account else tenant_tag(hold.tenant)
-        known = self._keys_of
-        prefix = known.get((tag,))
-        if prefix is None:
-            if len(known) >= KEYS_KNOWN_MAX:
-                known.clear()
-            prefix = known[(tag,)] = (record_prefix(tag),)
-        keys: list[bytes] = [prefix[0] + hold.request_id.encode()]
-        for quota in hold.quotas:
-            name = (tag, quota.scope, quota.owner)
-            of_quota = known.get(name)
-            if of_quota is None:
-                of_quota = known[name] = quota_keys(tag, quota)
-            keys += of_quota
-        return len(keys), *keys
+    def _quotas(self, principal: Principal, model: str) -> tuple[Quota, ...]:
+        """Quotas of a caller; the same object as long as its tenant's limits are the same object."""
+        limits = self._limits_for(principal.tenant)
+        caller = (principal.tenant, principal.client_id, principal.subject_ref, model)
+        known = self._quotas_of.get(caller)
+        if known is None or known[0] is not limits:
+            if len(self._quotas_of) >= CALLERS_KNOWN_MAX:
+                self._quotas_of.clear()
+            known = self._quotas_of[caller] = (limits, quotas_of(limits, principal, model))
+        return known[1]
+
+    def _words(self, hold: Reservation) -> _Words:
+        """What the scripts are told of these quotas, beside the request."""
+        quotas, owner = hold.quotas, (hold.tenant, hold.account)
+        # The entry keeps its quotas alive, so no other object can have their identity.
+        known = self._words_of.get(id(quotas))
+        if known is None or known.owner != owner:
+            if len(self._words_of) >= CALLERS_KNOWN_MAX:
+                self._words_of.clear()
+            tag = account_tag(hold.account) if hold.account else tenant_tag(hold.tenant)
+            keys = tuple(key for quota in quotas for key in quota_keys(tag, quota))
+            known = _Words(owner, quotas, record_prefix(tag), keys, limit_words(quotas))
+            self._words_of[id(quotas)] = known
+        return known
 
     async def _keep_connected(self) -> None:
         """One attempt at a time, for ever; ends only by cancellation."""
