@@ -11,20 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-import msgspec
-
 from gateway.audit.proofs import inclusion_paths
+from gateway.audit.reading import Unproven, read_record
 from gateway.audit.schema import ClassifierDoc, DecisionDoc, LimitDoc, RecordDoc, ResultDoc, RouteDoc
 from gateway.audit.tree import MerkleTree, leaf_hash, verify_inclusion
 from gateway.audit.verify import RECORD
 
-_DECODER = msgspec.json.Decoder(RecordDoc)
 _ENDS = ("completed", "aborted", "abandoned", "denied")
 _UNKNOWN = "unknown: it may have gone to every place that was allowed"
-
-
-class Unproven(Exception):
-    """A record is not the one that was signed, or cannot be read. The message is for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +48,7 @@ def gather(records: Callable[[], Iterable[bytes]], signed: MerkleTree, request_i
     found = dict(_matching(records(), signed.size, request_id, frozenset()))
     approvals = frozenset(
         each.decision.approval.id
-        for each in map(_decoded, found.values())
+        for each in map(read_record, found.values())
         if each.decision is not None and each.decision.approval is not None
     )
     if approvals:
@@ -67,7 +61,7 @@ def gather(records: Callable[[], Iterable[bytes]], signed: MerkleTree, request_i
         if not verify_inclusion(leaf_hash(stored), seq, signed.size, paths[seq], root):
             # fail-closed: the files changed between the check of the log and now.
             raise Unproven(f"record {seq} is not the one that was signed")
-    return [Evidence(seq, stored, _decoded(stored), paths[seq]) for seq, stored in found.items()]
+    return [Evidence(seq, stored, read_record(stored), paths[seq]) for seq, stored in found.items()]
 
 
 def tell(evidence: list[Evidence]) -> list[Section]:
@@ -105,21 +99,13 @@ def _matching(
             if seen[5] == wanted[0]:
                 yield seq, stored
             continue
-        event = _decoded(stored).event or {}
+        event = read_record(stored).event or {}
         is_attempt = seen[4] == b"upstream-attempt" and event.get("request_id") == request_id
         is_approval = seen[4].startswith(b"approval-") and (
             event.get("request_id") == request_id or event.get("approval_id") in approvals
         )
         if is_attempt or is_approval:
             yield seq, stored
-
-
-def _decoded(stored: bytes) -> RecordDoc:
-    try:
-        return _DECODER.decode(stored)
-    except (msgspec.DecodeError, ValueError):
-        seen = RECORD.match(stored)
-        raise Unproven(f"record {int(seen[2]) if seen else '?'} cannot be read") from None
 
 
 def _rows(*rows: tuple[str, str | int | None]) -> tuple[tuple[str, str], ...]:

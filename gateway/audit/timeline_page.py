@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from html import escape
 
 from gateway.audit.export import export_row
+from gateway.audit.reading import plain
 from gateway.audit.timeline import Evidence, Section
 from gateway.audit.tree import leaf_hash
 
@@ -37,13 +38,6 @@ class LogFacts:
     size: int
     root: bytes
     checkpoint: str
-
-
-def plain(text: str) -> str:
-    """Text in which every character that is not printable is written as its code."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def as_text(sections: Sequence[Section], evidence: Sequence[Evidence], log: LogFacts) -> str:

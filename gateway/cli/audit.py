@@ -5,14 +5,13 @@ Exit status of `verify`: 0 sound, 1 sound with gaps that a crash left, 2 broken.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import platform
 import sys
 import tempfile
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,20 +20,18 @@ import click
 
 from gateway.audit import export as exports
 from gateway.audit.bench import BenchResult, measure
-from gateway.audit.canonical import LogEvent
 from gateway.audit.checkpoint import Trust, TrustedKey
 from gateway.audit.keys import PemKey, encode_trust, new_pem
 from gateway.audit.report import EXIT_BROKEN, Report
+from gateway.audit.request_rows import is_summary
 from gateway.audit.verify import verify_log
 from gateway.audit.writer import AuditLog
 from gateway.cli.audit_answers import check, prove
+from gateway.cli.audit_export import export
 from gateway.cli.audit_log import DIRECTORY, FILE, open_log, read_keys, read_trust
 from gateway.cli.audit_timeline import timeline
-from gateway.domain.secret import Secret
-from gateway.errors import TidegateError
-from gateway.settings import AuditSettings, read_secret
+from gateway.settings import AuditSettings
 
-_READ_BYTES = 1 << 20
 _LIVE_ATTEMPTS = 3
 
 
@@ -51,6 +48,7 @@ def audit() -> None:
 
 audit.add_command(prove)
 audit.add_command(check)
+audit.add_command(export)
 audit.add_command(timeline)
 
 
@@ -95,40 +93,6 @@ def show(request_id: str, directory: Path) -> None:
         found += 1
     if not found:
         raise click.ClickException("no record of this request is in the log")
-
-
-@audit.command()
-@click.option("--format", "kind", type=click.Choice(["jsonl"]), default="jsonl", show_default=True)
-@click.option("--dir", "directory", type=DIRECTORY, required=True, help="The log's directory.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="A new directory.")
-@click.option(
-    "--signing-key", metavar="REF", help="file:PATH or env:NAME; records the export in the log first."
-)
-def export(kind: str, directory: Path, out: Path, signing_key: str | None) -> None:
-    """Write every signed record with its proof, and a manifest, into a new directory."""
-    report = verify_log(open_log(directory), None)
-    if report.findings or report.last is None:
-        raise click.ClickException("the log does not hold or holds nothing; run `tidegate audit verify`")
-    click.echo(_record_export(directory, report, kind, signing_key), err=True)
-    report = verify_log(open_log(directory), None)
-    assert report.last is not None
-    try:
-        out.mkdir(parents=True)
-    except OSError as error:
-        raise click.ClickException(f"--out: cannot be made: {error.strerror}") from None
-    size = report.signed_tree.size
-    with (out / exports.RECORDS_NAME).open("xb") as rows:
-        for row in exports.export_rows(open_log(directory), size):
-            rows.write(row)
-    manifest = exports.Manifest(
-        checkpoint=report.last,
-        count=size,
-        unsigned_count=report.tree.size - size,
-        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        records_sha256=exports.digest_of(_pieces(out / exports.RECORDS_NAME)),
-    )
-    (out / exports.MANIFEST_NAME).write_text(manifest.encode(), encoding="utf-8")
-    click.echo(f"{size} records exported to {out}")
 
 
 @audit.command("new-key")
@@ -189,28 +153,6 @@ def _run(work: Coroutine[Any, Any, BenchResult]) -> BenchResult:
     return uvloop.run(work)
 
 
-def _record_export(directory: Path, report: Report, kind: str, signing_key: str | None) -> str:
-    """Write the export into the log itself, before it is made. What happened, in words."""
-    if signing_key is None:
-        return "the export is not recorded in the log: no --signing-key was given"
-    settings = AuditSettings(str(directory), signing_key, origin=report.origin or "")
-    event = LogEvent("export-created", "ok", (("format", kind), ("size", report.tree.size)))
-    try:
-        asyncio.run(_record_event(settings, read_secret(signing_key), event))
-    except TidegateError as error:
-        return f"the export is not recorded in the log: {error}"
-    return "the export is recorded in the log"
-
-
-async def _record_event(settings: AuditSettings, pem: Secret, event: LogEvent) -> None:
-    log = AuditLog.open(settings, pem, version("tidegate"), "0" * 64)
-    await log.start()
-    try:
-        await log.record_event(event)
-    finally:
-        await log.close()
-
-
 def _verify_directory(directory: Path, trust: Trust, outside: tuple[Path, ...]) -> Report:
     notes = [(path.name, path.read_bytes()) for path in outside]
     for attempt in range(_LIVE_ATTEMPTS):
@@ -226,6 +168,9 @@ def _verify_directory(directory: Path, trust: Trust, outside: tuple[Path, ...]) 
 
 def _verify_export(directory: Path, trust: Trust) -> Report:
     manifest = (directory / exports.MANIFEST_NAME).read_text(encoding="utf-8")
+    if is_summary(manifest):
+        # fail-closed: rows that say less than the records prove nothing alone.
+        raise _Unchecked("this export is for reading; compare its `seq` and leaf hashes with a jsonl export")
     try:
         with (directory / exports.RECORDS_NAME).open("rb") as rows:
             return exports.verify_export(manifest, rows, trust)
@@ -251,9 +196,3 @@ def _print_report(report: Report) -> None:
         click.echo(f"BROKEN               record {found.index}: {found.code}: {place}: {found.detail}")
     if report.exit_status == EXIT_BROKEN:
         click.echo(f"first bad index      {report.first_bad_index}")
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while piece := file.read(_READ_BYTES):
-            yield piece

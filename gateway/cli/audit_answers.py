@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 from pathlib import Path
@@ -14,12 +13,20 @@ from gateway.audit.egress import HOSTED, Egress, Question, examine, known_places
 from gateway.audit.keys import PemKey
 from gateway.audit.report import Report
 from gateway.audit.statement import check_statement, encode_statement
-from gateway.cli.audit_log import DIRECTORY, FILE, BrokenLog, read_trust, signed_records, verified, write_new
+from gateway.cli.audit_log import (
+    DIRECTORY,
+    FILE,
+    BrokenLog,
+    moment,
+    read_trust,
+    signed_records,
+    verified,
+    write_new,
+)
 from gateway.domain.label import Level
 from gateway.errors import ConfigurationError
 from gateway.settings import read_secret
 
-_TIME = re.compile(r"\d{4}-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?Z?)?)?", re.ASCII)
 _LISTED = 1000
 EXIT_NOT_PROVEN = 1
 
@@ -59,7 +66,7 @@ def no_egress(
 
     The log is verified first. Exit status: 0 nothing went there, 1 something did or may have, 2 broken log.
     """
-    question = Question(Level.parse(label), destination, _moment(start, "--from"), _moment(end, "--to"))
+    question = Question(Level.parse(label), destination, moment(start, "--from"), moment(end, "--to"))
     report = verified(directory, read_trust(trust_file))
     found = examine(
         signed_records(directory, report), question, known_places(signed_records(directory, report))
@@ -154,14 +161,6 @@ def _show(question: Question, found: Egress, report: Report) -> None:
             f"NOT PROVEN           {len(found.violations)} went there, {len(found.undecided)} may have, "
             f"{len(found.unreadable)} records cannot be read"
         )
-
-
-def _moment(value: str, option: str) -> str:
-    if value and _TIME.fullmatch(value) is None:
-        raise click.UsageError(
-            f"{option}: expected a time such as 2026-11-01 or 2026-11-01T09:30Z, found {value!r}"
-        )
-    return value.removesuffix("Z")
 
 
 def _key(reference: str | None) -> PemKey | None:

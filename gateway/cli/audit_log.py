@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -20,6 +21,8 @@ from gateway.errors import ConfigurationError
 
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+_TIME = re.compile(r"\d{4}-\d\d(?:-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?Z?)?)?", re.ASCII)
 
 
 class BrokenLog(click.ClickException):
@@ -71,3 +74,12 @@ def write_new(path: Path, option: str, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise click.ClickException(f"{option}: cannot be made: {error.strerror}") from None
+
+
+def moment(value: str, option: str) -> str:
+    """A time of the command line, comparable as text with `ts_utc`. Raises `UsageError`."""
+    if value and _TIME.fullmatch(value) is None:
+        raise click.UsageError(
+            f"{option}: expected a time such as 2026-11-01 or 2026-11-01T09:30Z, found {value!r}"
+        )
+    return value.removesuffix("Z")

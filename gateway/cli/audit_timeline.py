@@ -10,6 +10,7 @@ import click
 from gateway.audit import timeline as story
 from gateway.audit import timeline_page as page
 from gateway.audit.export import find_request
+from gateway.audit.reading import Unproven
 from gateway.cli.audit_log import (
     DIRECTORY,
     FILE,
@@ -40,7 +41,7 @@ def timeline(request_id: str, directory: Path, trust_file: Path, as_json: bool, 
     report = verified(directory, read_trust(trust_file))
     try:
         found = story.gather(lambda: signed_records(directory, report), report.signed_tree, request_id)
-    except story.Unproven as error:
+    except Unproven as error:
         raise BrokenLog(f"the log does not hold: {error}") from None
     if not any(each.record.phase != "log" for each in found):
         if next(islice(find_request(open_log(directory), request_id), 1), None) is not None:
