@@ -101,8 +101,8 @@ SETTINGS: dict[str, str] = {
     "destinations.NAME.url": "Base URL. Its host must be one that the policy names for NAME.",
     "destinations.NAME.replicas[].url": "Base URL of one of several servers, instead of `url`.",
     "destinations.NAME.replicas[].weight": "Its share of the work beside the others.",
-    "destinations.NAME.credential": "Secret reference; sent as the kind asks for it. Empty: none. A file that "
-    "changes is taken within a second.",
+    "destinations.NAME.credential": "Secret reference; sent as the kind asks for it. Empty: none. A file "
+    "that changes is taken within a second.",
     "destinations.NAME.connect_seconds": "Time to connect.",
     "destinations.NAME.first_byte_seconds": "Time to the response header.",
     "destinations.NAME.idle_seconds": "Time without a token of the answer.",
