@@ -7,8 +7,8 @@ import os
 
 import click
 
-# Read by OpenBLAS when numpy is imported. The contextual model multiplies small matrices in the event loop, where
-# more threads only wait for each other, and on a busy machine for milliseconds.
+# Read by OpenBLAS when numpy is imported. The contextual model multiplies small matrices in the event loop;
+# more threads only wait for each other there, on a busy machine for milliseconds.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 _COMMANDS = {

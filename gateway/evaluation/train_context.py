@@ -27,7 +27,8 @@ from gateway.evaluation.negatives import stock_texts
 from gateway.evaluation.rows import Rows, choose_rows, language_flags
 from gateway.evaluation.student import OUTPUTS, Item, Student, grams_of, item_of
 from gateway.evaluation.teacher import Teacher
-from gateway.sensitivity.context import OTHER_LANGUAGE, OTHER_SCRIPT, TAGS, ContextModel, pack
+from gateway.sensitivity.context import TAGS, ContextModel, pack
+from gateway.sensitivity.language import OTHER_LANGUAGE, OTHER_SCRIPT
 from gateway.sensitivity.vocabulary import FOREIGN, OTHER, ROW_MASK, SPECIAL, Vocabulary, unescaped
 
 _TEACHER_LIMIT = 220

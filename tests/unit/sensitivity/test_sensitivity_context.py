@@ -10,11 +10,8 @@ from gateway.domain.label import Level, Tag
 from gateway.errors import ConfigurationError
 from gateway.sensitivity.context import (
     BLOCK_ROWS,
-    KNOWN,
     LEVELS,
     MAGIC,
-    OTHER_LANGUAGE,
-    OTHER_SCRIPT,
     TAGS,
     ContextModel,
     bounds_of,
@@ -22,6 +19,7 @@ from gateway.sensitivity.context import (
     load_context_model,
     pack,
 )
+from gateway.sensitivity.language import KNOWN, OTHER_LANGUAGE, OTHER_SCRIPT
 from gateway.sensitivity.vocabulary import FOREIGN, LINE, SPECIAL
 
 WORDS = ("biopsy", "deal", "fine", "nie", "the")
