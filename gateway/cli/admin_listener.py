@@ -13,8 +13,8 @@ from pathlib import Path
 import uvicorn
 
 from gateway.administration import Place, place_of
-from gateway.assembly import Gateway
 from gateway.errors import ConfigurationError
+from gateway.running import Gateway
 from gateway.settings import Settings
 from gateway.telemetry import log
 from gateway.web.admin import build_admin_app

@@ -14,9 +14,10 @@ from types import FrameType
 import click
 import uvicorn
 
-from gateway.assembly import Gateway, open_gateway
+from gateway.assembly import open_gateway
 from gateway.cli.admin_listener import open_admin
 from gateway.errors import ConfigurationError
+from gateway.running import Gateway
 from gateway.settings import Settings, load_settings
 from gateway.telemetry import configure_logging, log
 from gateway.web.app import build_app

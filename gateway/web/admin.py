@@ -28,7 +28,6 @@ from litestar.response import Response
 from litestar.types import ASGIApp
 
 from gateway.administration import Administration, Operator, Reply
-from gateway.assembly import Gateway
 from gateway.errors import (
     AdminForbidden,
     AuditUnavailable,
@@ -40,6 +39,7 @@ from gateway.errors import (
     Refusal,
     RequestRefused,
 )
+from gateway.running import Gateway
 from gateway.web import receive
 from gateway.web.admin_openapi import openapi_route
 from gateway.web.admin_problems import problem_reply

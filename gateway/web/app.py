@@ -25,7 +25,7 @@ from litestar.params import FromPath
 from litestar.response import Response
 from litestar.types import ASGIApp
 
-from gateway.assembly import Gateway, problem
+from gateway.assembly import problem
 from gateway.dialects.anthropic_errors import count_body
 from gateway.dialects.openai_errors import model_body, models_body
 from gateway.dialects.table import COUNT_ENDPOINT
@@ -41,6 +41,7 @@ from gateway.errors import (
 )
 from gateway.pipeline.admit import admit
 from gateway.pipeline.relay import Relay
+from gateway.running import Gateway
 from gateway.web import receive
 from gateway.web.approvals import APPROVAL_ROUTES
 from gateway.web.problems import BytesReply, ProblemReply

@@ -12,9 +12,9 @@ from litestar.datastructures import State
 from litestar.params import FromPath
 from litestar.types import ASGIApp
 
-from gateway.assembly import Gateway
 from gateway.domain.principal import Principal
 from gateway.errors import Refusal
+from gateway.running import Gateway
 from gateway.web import receive
 from gateway.web.problems import BytesReply, ProblemReply
 

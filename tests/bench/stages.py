@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from gateway.assembly import Gateway, open_gateway
+from gateway.assembly import open_gateway
 from gateway.cli.local import LocalEndpoint, LocalState, prepare, settings_text
 from gateway.cli.token import DEFAULT_AUDIENCE, DEFAULT_ISSUER, read_private_key
 from gateway.dialects.openai_body import encode_body
@@ -23,6 +23,7 @@ from gateway.domain.secret import Secret
 from gateway.identity.minting import Grant, mint_token
 from gateway.pipeline import records
 from gateway.pipeline.records import Trail
+from gateway.running import Gateway
 from gateway.settings import load_settings
 from tests.bench.load import body
 from tests.fakes.fast_standin import _plain as plain_answer

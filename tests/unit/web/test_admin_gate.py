@@ -9,9 +9,9 @@ from typing import Any, cast
 import pytest
 
 from gateway.administration import ADMINISTRATOR, Administration, Operator
-from gateway.assembly import Gateway
 from gateway.domain.principal import Principal
 from gateway.errors import AuditUnavailable, Conflict, Refusal
+from gateway.running import Gateway
 from gateway.web.admin import Gate
 from gateway.web.admin_answers import Nothing
 from gateway.web.admin_table import Answer, Call, Route
