@@ -13,9 +13,18 @@ import click
 from gateway.audit import export as exports
 from gateway.audit.canonical import LogEvent
 from gateway.audit.export_csv import csv_lines
+from gateway.audit.export_ocsf import ocsf_lines
 from gateway.audit.reading import Unproven, as_signed
 from gateway.audit.report import Report
-from gateway.audit.request_rows import CSV_FORMAT, RequestRow, Summary, Tally, Wanted, request_rows
+from gateway.audit.request_rows import (
+    CSV_FORMAT,
+    OCSF_FORMAT,
+    RequestRow,
+    Summary,
+    Tally,
+    Wanted,
+    request_rows,
+)
 from gateway.audit.verify import verify_log
 from gateway.audit.writer import AuditLog
 from gateway.cli.audit_log import DIRECTORY, moment, open_log, signed_records
@@ -27,6 +36,7 @@ _READ_BYTES = 1 << 20
 #: Exports for reading, by the word of `--format`: name of the file, name of its format, and its lines.
 _READABLE: dict[str, tuple[str, str, Callable[[Iterable[RequestRow]], Iterator[bytes]]]] = {
     "csv": ("records.csv", CSV_FORMAT, csv_lines),
+    "ocsf": ("events.jsonl", OCSF_FORMAT, ocsf_lines),
 }
 
 
@@ -53,7 +63,8 @@ def export(
     wanted = Wanted(moment(start, "--from"), moment(end, "--to"), tenant)
     if kind == "jsonl" and wanted != Wanted():
         raise click.UsageError(
-            "jsonl holds every record, so that none can be missing; --from, --to and --tenant are for csv"
+            "jsonl holds every record, so that none can be missing; "
+            "--from, --to and --tenant are for the other formats"
         )
     click.echo(_record_export(directory, _sound(directory), kind, wanted, signing_key), err=True)
     report = _sound(directory)

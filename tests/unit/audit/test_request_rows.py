@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from gateway.audit.bench import sample_record
 from gateway.audit.canonical import Stamp, encode_request, seal, uuid7
-from gateway.audit.export_csv import COLUMNS, cells, csv_lines, neutral
+from gateway.audit.export_csv import csv_lines, neutral
 from gateway.audit.reading import Unproven, as_signed
+from gateway.audit.request_cells import COLUMNS, cells
 from gateway.audit.request_rows import RequestRow, Tally, Wanted, request_rows
 from gateway.audit.tree import MerkleTree, leaf_hash
 from gateway.domain.record import Actor, Phase, RouteFact

@@ -96,6 +96,18 @@ def test_a_csv_export_holds_the_chosen_rows_and_says_which(place: Place) -> None
     assert CONTEXT.origin in str(manifest["checkpoint"])
 
 
+def test_an_ocsf_export_holds_one_event_a_record(place: Place) -> None:
+    done = place.export("out", "--format", "ocsf", "--tenant", "other", "--to", "2026-11-05")
+    assert done.exit_code == 0, done.output
+    content = (place.root / "out" / "events.jsonl").read_bytes()
+    events = [json.loads(line) for line in content.splitlines()]
+    assert [event["metadata"]["correlation_uid"] for event in events] == ["req_2", "req_2", "req_4", "req_4"]
+    manifest = manifest_of(place.root / "out")
+    assert (manifest["format"], manifest["rows"]) == ("tidegate-export-ocsf/1", 4)
+    assert manifest["sha256"] == sha256(content).hexdigest()
+    assert place.run("verify", str(place.root / "out"), "--trust", str(place.trust)).exit_code == 2
+
+
 def test_the_export_is_recorded_with_what_was_asked(place: Place) -> None:
     place.export("out", "--format", "csv", "--tenant", "acme", "--signing-key", f"file:{place.key}")
     events = [json.loads(stored) for stored in place.stored() if b'"export-created"' in stored]
