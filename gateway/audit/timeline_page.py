@@ -14,9 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from gateway.audit.evidence import Evidence
 from gateway.audit.export import export_row
 from gateway.audit.reading import plain
-from gateway.audit.timeline import Evidence, Section
+from gateway.audit.timeline import Section
 from gateway.audit.tree import leaf_hash
 
 FORMAT = "tidegate-timeline/1"

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
-from gateway.audit import timeline as story
 from gateway.audit import timeline_page as page
+from gateway.audit.evidence import gather
 from gateway.audit.export import find_request
 from gateway.audit.reading import Unproven
+from gateway.audit.timeline import tell
 from gateway.cli.audit_log import (
     DIRECTORY,
     FILE,
@@ -40,7 +41,7 @@ def timeline(request_id: str, directory: Path, trust_file: Path, as_json: bool, 
         raise click.ClickException("no record of this request is in the log")
     report = verified(directory, read_trust(trust_file))
     try:
-        found = story.gather(lambda: signed_records(directory, report), report.signed_tree, request_id)
+        found = gather(lambda: signed_records(directory, report), report.signed_tree, request_id)
     except Unproven as error:
         raise BrokenLog(f"the log does not hold: {error}") from None
     if not any(each.record.phase != "log" for each in found):
@@ -49,7 +50,7 @@ def timeline(request_id: str, directory: Path, trust_file: Path, as_json: bool, 
                 "no signed checkpoint covers the records of this request yet; try again in a second"
             )
         raise click.ClickException("no record of this request is in the log")
-    sections = story.tell(found)
+    sections = tell(found)
     note = report.last.encode().decode() if report.last else ""
     log = page.LogFacts(report.origin or "", report.signed_tree.size, report.signed_tree.root(), note)
     if html is not None:

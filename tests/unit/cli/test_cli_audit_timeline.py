@@ -72,6 +72,8 @@ def fill(log: Committer) -> None:
     log.commit([entry("req_hostile", Phase.ADMITTED, route=RouteFact(HOSTILE, (HOSTILE,)))])
     log.commit([entry("req_hostile", Phase.COMPLETED)])
     log.commit([entry("req_denied", Phase.DENIED, reason_code="no-destination", route=None, filters=())])
+    log.commit([entry("req_late", Phase.ADMITTED)])
+    log.commit([entry("req_late", Phase.ABORTED, reason_code="audit-deadline", route=None, filters=())])
     log.commit([entry("req_lost", Phase.ADMITTED)])
     log.commit([entry("req_lost", Phase.ABANDONED, route=None, filters=(), result=None)])
 
@@ -204,7 +206,10 @@ def test_a_refused_request_went_nowhere_and_a_lost_one_may_have_gone_anywhere(
     assert says(denied, "destination", "nowhere: it was refused before anything left")
     assert says(denied, "destinations", "nowhere")
     unknown = "unknown: it may have gone to every place that was allowed"
-    assert says(run("req_lost", directory, trust).output, "destination", unknown)
+    for request_id in ("req_lost", "req_late"):
+        told = run(request_id, directory, trust).output
+        assert says(told, "destination", unknown)
+        assert "output filter" not in told
     # Closed by nobody: the log stopped with it open, or the writer closed it as abandoned.
     assert says(run("req_10", directory, trust).output, "destination", unknown)
 
