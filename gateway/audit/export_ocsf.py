@@ -11,16 +11,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from gateway.audit.reading import milliseconds
 from gateway.audit.request_cells import cells
 from gateway.audit.request_rows import RequestRow
 from gateway.audit.schema import SCHEMA, DecisionDoc, RouteDoc, WhoDoc
 
 OCSF_VERSION = "1.8.0"
 _CLASS, _CATEGORY, _OTHER = 6003, 6, 99
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNKNOWN = "unknown"
 #: By phase: status_id and status. An intent is neither a success nor a failure.
 _STATUS = {
@@ -65,7 +64,7 @@ def event(row: RequestRow) -> dict[str, Any]:
         "type_name": "API Activity: Other",
         "severity_id": 1,
         "severity": "Informational",
-        "time": _milliseconds(record.ts_utc),
+        "time": milliseconds(record.ts_utc),
         "duration": None if total_us is None else total_us // 1000,
         "status_id": status_id,
         "status": status,
@@ -172,7 +171,3 @@ def _rest(row: RequestRow) -> dict[str, Any]:
 def _said(members: dict[str, Any]) -> dict[str, Any]:
     """The members that say something."""
     return {name: value for name, value in members.items() if value is not None}
-
-
-def _milliseconds(ts_utc: str) -> int:
-    return (datetime.fromisoformat(ts_utc) - _EPOCH) // timedelta(milliseconds=1)

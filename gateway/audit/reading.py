@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 
@@ -10,6 +11,7 @@ from gateway.audit.schema import RecordDoc
 from gateway.audit.tree import MerkleTree, leaf_hash
 from gateway.audit.verify import RECORD
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DECODER = msgspec.json.Decoder(RecordDoc)
 
 
@@ -43,3 +45,8 @@ def plain(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def milliseconds(ts_utc: str) -> int:
+    """Unix time in milliseconds of a record's `ts_utc`."""
+    return (datetime.fromisoformat(ts_utc) - _EPOCH) // timedelta(milliseconds=1)

@@ -19,6 +19,7 @@ from gateway.audit.verify import RECORD
 #: The formats of the exports that are made of these rows.
 CSV_FORMAT = "tidegate-export-csv/1"
 OCSF_FORMAT = "tidegate-export-ocsf/1"
+CEF_FORMAT = "tidegate-export-cef/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +121,4 @@ def is_summary(manifest: str) -> bool:
         tree = json.loads(manifest)
     except (ValueError, RecursionError):
         return False
-    return isinstance(tree, dict) and tree.get("format") in (CSV_FORMAT, OCSF_FORMAT)
+    return isinstance(tree, dict) and tree.get("format") in (CSV_FORMAT, OCSF_FORMAT, CEF_FORMAT)

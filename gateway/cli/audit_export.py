@@ -12,11 +12,13 @@ import click
 
 from gateway.audit import export as exports
 from gateway.audit.canonical import LogEvent
+from gateway.audit.export_cef import cef_lines
 from gateway.audit.export_csv import csv_lines
 from gateway.audit.export_ocsf import ocsf_lines
 from gateway.audit.reading import Unproven, as_signed
 from gateway.audit.report import Report
 from gateway.audit.request_rows import (
+    CEF_FORMAT,
     CSV_FORMAT,
     OCSF_FORMAT,
     RequestRow,
@@ -37,6 +39,7 @@ _READ_BYTES = 1 << 20
 _READABLE: dict[str, tuple[str, str, Callable[[Iterable[RequestRow]], Iterator[bytes]]]] = {
     "csv": ("records.csv", CSV_FORMAT, csv_lines),
     "ocsf": ("events.jsonl", OCSF_FORMAT, ocsf_lines),
+    "cef": ("events.cef", CEF_FORMAT, cef_lines),
 }
 
 

@@ -108,6 +108,15 @@ def test_an_ocsf_export_holds_one_event_a_record(place: Place) -> None:
     assert place.run("verify", str(place.root / "out"), "--trust", str(place.trust)).exit_code == 2
 
 
+def test_a_cef_export_holds_one_line_a_record(place: Place) -> None:
+    done = place.export("out", "--format", "cef", "--from", "2026-11-10")
+    assert done.exit_code == 0, done.output
+    lines = (place.root / "out" / "events.cef").read_text("utf-8").splitlines()
+    assert [line.split("|")[4] for line in lines] == ["admitted", "completed"]
+    assert all("externalId=req_10 " in line for line in lines)
+    assert manifest_of(place.root / "out")["format"] == "tidegate-export-cef/1"
+
+
 def test_the_export_is_recorded_with_what_was_asked(place: Place) -> None:
     place.export("out", "--format", "csv", "--tenant", "acme", "--signing-key", f"file:{place.key}")
     events = [json.loads(stored) for stored in place.stored() if b'"export-created"' in stored]
