@@ -35,11 +35,11 @@ class Snapshot:
 
     `resolve(request, caller)` raises `Refusal`. `classify(resolved, floor)` never raises and never gives
     a label below `floor`. `decide(facts)` never raises. `private_only(permit)` drops hosted
-    destinations (None when none is left). `models(tenant)` lists logical models. `new_filter(profile)`
-    gives the output filter of one exchange. `shadow(facts, decision)` says what a candidate would have
-    decided otherwise; it never raises and is only recorded. `cost(destination, usage, unix_seconds)` is in
-    micro-dollars, None when no price is known. `account(destination)` gives the account whose limits
-    tenants share there, and these limits; None: there are none.
+    destinations (None when none is left). `models(tenant)` lists logical models. `new_filter(profile,
+    tenant, request)` gives the output filter of one exchange. `shadow(facts, decision)` says what a candidate
+    would have decided otherwise; it never raises and is only recorded. `cost(destination, usage,
+    unix_seconds)` is in micro-dollars, None when no price is known. `account(destination)` gives the account
+    whose limits tenants share there, and these limits; None: there are none.
     Digests are sha256 in hex.
     """
 
@@ -49,7 +49,7 @@ class Snapshot:
     private_only: Callable[[Permit], Permit | None]
     tenant_floor: Callable[[str], Label]
     models: Callable[[str], tuple[str, ...]]
-    new_filter: Callable[[str], OutputFilter]
+    new_filter: Callable[[str, str, ChatRequest], OutputFilter]
     policy_sha256: str
     protocols_sha256: str
     detectors_sha256: str

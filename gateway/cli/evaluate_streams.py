@@ -16,9 +16,11 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+from gateway.domain.stream import OutputFilter
 from gateway.errors import ConfigurationError
 from gateway.evaluation.streams import PAIRINGS, Answer, Passage, Result, judge, merged, parse_answers
-from gateway.output.stream_filter import StreamFilter
+from gateway.output.chain import new_output_filter
+from gateway.output.guard import Asked
 from gateway.policy.bundle import load_bundle
 from gateway.rollout.candidate import output_profiles
 from gateway.sensitivity.detectors import build_detectors
@@ -40,12 +42,25 @@ _SHOWN = 20
     help="Policy folder with the output profiles and the detectors.",
 )
 @click.option("--profile", default="default", show_default=True, help="Output profile of that policy.")
+@click.option("--tenant", default="", help="Tenant that asks; its own canaries are no leak.")
+@click.option(
+    "--instructions",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the system text of the request, for rules about instructions.",
+)
 @click.option(
     "--chunkings", type=click.IntRange(0, 100_000), default=20, show_default=True, help="Random ones a row."
 )
 @click.option("--seed", type=int, default=1, show_default=True)
 def streams(
-    files: tuple[Path, ...], json_path: Path | None, policy: Path, profile: str, chunkings: int, seed: int
+    files: tuple[Path, ...],
+    json_path: Path | None,
+    policy: Path,
+    profile: str,
+    tenant: str,
+    instructions: Path | None,
+    chunkings: int,
+    seed: int,
 ) -> None:
     """Leaks, false cuts, hold-back and cost of the output filter on JSONL files (text, must_not_emit).
 
@@ -54,7 +69,8 @@ def streams(
     """
     try:
         answers = [answer for file in files for answer in parse_answers(_lines(file), str(file))]
-        passage = Passage(_filters(policy, profile), time.thread_time_ns)
+        asked = Asked(tenant, (instructions.read_text("utf-8"),) if instructions is not None else ())
+        passage = Passage(_filters(policy, profile, asked), time.thread_time_ns)
     except ConfigurationError as error:
         click.echo(f"tidegate: {error}", err=True)
         sys.exit(2)
@@ -84,7 +100,7 @@ def _lines(path: Path) -> Iterator[bytes]:
         raise ConfigurationError(f"{path}: cannot be read: {error}") from None
 
 
-def _filters(policy: Path, profile: str) -> Any:
+def _filters(policy: Path, profile: str, asked: Asked) -> Any:
     compiled = load_bundle(policy)
     profiles = output_profiles(compiled)
     if profile not in profiles:
@@ -93,8 +109,8 @@ def _filters(policy: Path, profile: str) -> Any:
         )
     detectors = build_detectors(own=compiled.own_detectors)
 
-    def new_filter() -> StreamFilter:
-        return StreamFilter(detectors.find, profiles[profile], time.thread_time_ns, _BUDGET_NS)
+    def new_filter() -> OutputFilter:
+        return new_output_filter(detectors.find, profiles[profile], time.thread_time_ns, _BUDGET_NS, asked)
 
     return new_filter
 

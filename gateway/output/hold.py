@@ -21,6 +21,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from enum import Enum
 
 from gateway.output.json_text import Unescaped, bare_quote, unescape
@@ -238,7 +239,7 @@ class Hold:
         base, length = len(left), len(segment)
         masks = self._judge.scan(left + segment + without_digits(right, 0), base, self._is_json)
         return [
-            Mask(max(mask.start - base, 0), min(mask.end - base, length), mask.action, mask.kind, mask.rule)
+            replace(mask, start=max(mask.start - base, 0), end=min(mask.end - base, length))
             for mask in masks
             if mask.start < base + length
         ]

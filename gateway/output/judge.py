@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.domain.finding import Finding
 from gateway.domain.label import Label, Level, Tag
@@ -25,6 +25,8 @@ Find = Callable[[str], tuple[Finding, ...]]
 BUDGET_CHARS = 4096
 _KIND = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _OPEN_DETECTOR = "open-secret@1"
+#: What MASK writes: always as many, so that the length is not told.
+STARS = "****"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +38,14 @@ class Mask:
     action: Action
     kind: str
     rule: str
+    text: str = ""
 
     @property
     def placeholder(self) -> str:
         """What stands in its place: no quote and no backslash, so it is safe inside JSON strings."""
-        return f"[redacted:{self.kind}]"
+        if self.text:
+            return self.text
+        return STARS if self.action is Action.MASK else f"[redacted:{self.kind}]"
 
 
 def blocked(detail: str) -> OutputBlocked:
@@ -114,7 +119,8 @@ class Judge:
                 continue
             rule, action = decided
             kind = finding.kind if _KIND.fullmatch(finding.kind) else "item"
-            mask = Mask(finding.start, finding.end, action, kind, rule.name)
+            text = rule.text if action is Action.REPLACE else ""
+            mask = Mask(finding.start, finding.end, action, kind, rule.name, text)
             if masks and mask.start < masks[-1].end:
                 mask = _joined(masks.pop(), mask)
             masks.append(mask)
@@ -124,4 +130,4 @@ class Judge:
 def _joined(one: Mask, other: Mask) -> Mask:
     """One mask for two that overlap, named by the stricter, then the longer, then the first."""
     lead = max(one, other, key=lambda mask: (mask.action, mask.end - mask.start))
-    return Mask(min(one.start, other.start), max(one.end, other.end), lead.action, lead.kind, lead.rule)
+    return replace(lead, start=min(one.start, other.start), end=max(one.end, other.end))

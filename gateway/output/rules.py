@@ -1,34 +1,40 @@
 """Output rules: what is done with a finding in an answer, as policy data.
 
 Invariants
-1. A profile has at least one rule, and every rule masks something: "no filter" cannot be written.
+1. A profile has at least one rule about findings, and every such rule masks something: "no filter" cannot be
+   written.
 2. Of all rules that match a finding the strictest action wins; the order of rules decides nothing else.
-3. An unknown key, action or level is refused when the file is read, not when an answer comes.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.domain.finding import Finding
 from gateway.domain.label import Level
-from gateway.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from gateway.output.guard import Guard
 
 
 class Action(IntEnum):
     """What happens to a finding; a higher value is stricter.
 
-    REDACT writes a placeholder in its place. STOP ends the choice before it with finish_reason
-    `content_filter`. BLOCK ends the whole answer with `OutputBlocked`.
+    FLAG records it and changes nothing. In its place REDACT writes a placeholder that names its kind, MASK
+    stars, REPLACE the rule's own text. NEUTRALISE takes the address out of a link and leaves its text. STOP
+    ends the choice before it with finish_reason `content_filter`. BLOCK ends the whole answer with
+    `OutputBlocked`.
     """
 
-    REDACT = 1
-    STOP = 2
-    BLOCK = 3
+    FLAG = 1
+    REDACT = 2
+    MASK = 3
+    REPLACE = 4
+    NEUTRALISE = 5
+    STOP = 6
+    BLOCK = 7
 
     @property
     def word(self) -> str:
@@ -42,6 +48,11 @@ class OutputRule(Protocol):
     @property
     def name(self) -> str:
         """name@version, as it stands in the record."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """What REPLACE writes in the place of a finding; empty for every other action."""
         ...
 
     def judge(self, finding: Finding) -> Action | None:
@@ -60,6 +71,7 @@ class KindRule:
     kinds: tuple[str, ...]
     level: Level
     action: Action
+    text: str = ""
 
     def judge(self, finding: Finding) -> Action | None:
         """The rule's action when kind and level match."""
@@ -83,11 +95,15 @@ DEFAULT_RULES: tuple[OutputRule, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class OutputProfile:
-    """A named set of rules. `hold_chars` bounds what is held back per channel (128 to 512)."""
+    """A named set of rules. `hold_chars` bounds what is held back per channel (128 to 512).
+
+    `guards` watch texts for what is no finding of a detector: links, leaks, dangerous code.
+    """
 
     name: str
     rules: tuple[OutputRule, ...] = DEFAULT_RULES
     hold_chars: int = HOLD_CHARS
+    guards: tuple[Guard, ...] = ()
 
     def judge(self, finding: Finding) -> tuple[OutputRule, Action] | None:
         """Strictest rule for this finding with its action, or None when it may pass."""
@@ -100,70 +116,3 @@ class OutputProfile:
 
 
 DEFAULT_PROFILE = OutputProfile("default")
-
-_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
-_KIND = re.compile(r"[a-z][a-z0-9-]{0,63}\*?|\*")
-
-
-def parse_profile(tree: Mapping[str, object], name: str = "default") -> OutputProfile:
-    """Profile from a parsed policy tree; an empty tree gives the default rules.
-
-    Keys: `name`, `hold_chars`, and `rules`, a list of {`name`, `version` (1), `kinds` (["*"]), `level`
-    (confidential), `action` (redact)}. Refuses with `ConfigurationError` that names the key.
-    """
-    _only(tree, {"name", "hold_chars", "rules"}, name)
-    name = _word(tree.get("name", name), f"{name}: name")
-    hold = tree.get("hold_chars", HOLD_CHARS)
-    if not _integer(hold) or not HOLD_CHARS_MIN <= int(str(hold)) <= HOLD_CHARS_MAX:
-        raise ConfigurationError(
-            f"{name}: hold_chars: expected an integer from {HOLD_CHARS_MIN} to {HOLD_CHARS_MAX}"
-        )
-    if "rules" not in tree:
-        return OutputProfile(name, hold_chars=int(str(hold)))
-    rules = tree["rules"]
-    if not isinstance(rules, list) or not rules:
-        raise ConfigurationError(f"{name}: rules: expected a list with at least one rule")
-    parsed = tuple(_parse_rule(rule, f"{name}: rules[{index}]") for index, rule in enumerate(rules))
-    if len({rule.name for rule in parsed}) < len(parsed):
-        raise ConfigurationError(f"{name}: rules: expected names that differ")
-    return OutputProfile(name, parsed, int(str(hold)))
-
-
-def _parse_rule(tree: object, where: str) -> KindRule:
-    if not isinstance(tree, dict):
-        raise ConfigurationError(f"{where}: expected a mapping")
-    _only(tree, {"name", "version", "kinds", "level", "action"}, where)
-    version = tree.get("version", 1)
-    if not _integer(version) or int(str(version)) < 1:
-        raise ConfigurationError(f"{where}: version: expected an integer above 0")
-    kinds = tree.get("kinds", ["*"])
-    if not isinstance(kinds, list) or not kinds:
-        raise ConfigurationError(f"{where}: kinds: expected a list with at least one kind")
-    for kind in kinds:
-        if not isinstance(kind, str) or not _KIND.fullmatch(kind):
-            raise ConfigurationError(f"{where}: kinds: expected kinds such as iban, openai-* or *")
-    try:
-        level = Level.parse(str(tree.get("level", "confidential")))
-    except ValueError as error:
-        raise ConfigurationError(f"{where}: level: {error}") from None
-    words = {action.word: action for action in Action}
-    action = words.get(str(tree.get("action", "redact")))
-    if action is None:
-        raise ConfigurationError(f"{where}: action: expected one of {', '.join(words)}")
-    name = _word(tree.get("name"), f"{where}: name")
-    return KindRule(f"{name}@{version}", tuple(kinds), level, action)
-
-
-def _only(tree: Mapping[str, object], known: set[str], where: str) -> None:
-    if any(key not in known for key in tree):
-        raise ConfigurationError(f"{where}: unknown key; expected only {', '.join(sorted(known))}")
-
-
-def _word(value: object, where: str) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value):
-        raise ConfigurationError(f"{where}: expected lowercase letters, digits and dashes, at most 64")
-    return value
-
-
-def _integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)

@@ -32,6 +32,7 @@ from gateway.domain.stream import (
     Vector,
 )
 from gateway.errors import OutputBlocked
+from gateway.output.guard import Watch
 from gateway.output.hold import Hold
 from gateway.output.judge import Find, Judge, Mask, blocked
 from gateway.output.logprobs import beside
@@ -65,8 +66,8 @@ class _Text:
 
     __slots__ = ("hold", "waiting")
 
-    def __init__(self, hold: Hold) -> None:
-        self.hold = hold
+    def __init__(self, hold: Watch) -> None:
+        self.hold: Watch = hold
         self.waiting: deque[_Waiting] = deque()
 
     def deal(self, piece: Piece) -> Iterator[_Waiting]:
@@ -92,18 +93,27 @@ class StreamFilter:
 
     `budget_ns` bounds the scans of one event, per 4,096 characters of it begun. Held back per text: at
     most the profile's `hold_chars`, and the delta that brought them when it has logprobs.
+    `new_watch(is_json)` makes the watch of one text when it is not to be searched for findings; logprobs and
+    names are then left to the filter that does.
     Raises `OutputBlocked` from `feed` and `flush`.
     """
 
     __slots__ = (
-        "_actions", "_dead", "_finished", "_judge", "_last", "_last_key", "_profile", "_stopped", "_texts",
+        "_actions", "_dead", "_finished", "_judge", "_last", "_last_key", "_new_watch", "_profile",
+        "_stopped", "_texts",
     )  # fmt: skip
 
     def __init__(
-        self, find: Find, profile: OutputProfile, clock_ns: Callable[[], int], budget_ns: int
+        self,
+        find: Find,
+        profile: OutputProfile,
+        clock_ns: Callable[[], int],
+        budget_ns: int,
+        new_watch: Callable[[bool], Watch] | None = None,
     ) -> None:
         self._judge = Judge(find, profile, clock_ns, budget_ns)
         self._profile = profile
+        self._new_watch = new_watch
         self._texts: dict[_Key, _Text] = {}
         self._last_key: _Key | None = None
         self._last: _Text | None = None
@@ -186,7 +196,12 @@ class StreamFilter:
                 # fail-closed: an answer with so many parts is an attack on memory.
                 raise blocked("too-many-texts")
             is_json = key[1] is Channel.TOOL_ARGUMENTS
-            text = self._texts[key] = _Text(Hold(self._judge, self._profile.hold_chars, is_json))
+            hold: Watch = (
+                Hold(self._judge, self._profile.hold_chars, is_json)
+                if self._new_watch is None
+                else self._new_watch(is_json)
+            )
+            text = self._texts[key] = _Text(hold)
         self._last_key, self._last = key, text
         return text
 
@@ -224,7 +239,7 @@ class StreamFilter:
 
     def _checked(self, event: TextDelta) -> TextDelta:
         """The delta, without its logprobs when they say more than its text, or something to be masked."""
-        if event.logprobs is None:
+        if event.logprobs is None or self._new_watch is not None:
             return event
         told = beside(event.logprobs, event.text)
         if told is not None and not self._is_found(told):

@@ -95,7 +95,9 @@ class Relay:
             admitted.request.chat, admitted.request_id, created_seconds
         )
         self._filter: AnswerGate = walk.new_gate(
-            snapshot.new_filter(admitted.permit.obligations.output_profile),
+            snapshot.new_filter(
+                admitted.permit.obligations.output_profile, admitted.principal.tenant, admitted.request.chat
+            ),
             admitted.request,
             walk.keyed_digest,
         )

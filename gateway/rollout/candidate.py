@@ -13,10 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from urllib.parse import SplitResult, urlsplit
 
+from gateway.domain.chat import ChatRequest, Role, TextPart
 from gateway.domain.finding import Finding
+from gateway.domain.stream import OutputFilter
 from gateway.errors import ConfigurationError
-from gateway.output.rules import OutputProfile, parse_profile
-from gateway.output.stream_filter import StreamFilter
+from gateway.output.chain import new_output_filter
+from gateway.output.guard import Asked
+from gateway.output.profiles import parse_profile
+from gateway.output.rules import OutputProfile
 from gateway.policy import document
 from gateway.policy.bundle import as_text, compile_and_test
 from gateway.policy.compiled import CompiledPolicy, DestinationPolicy
@@ -109,13 +113,26 @@ def _profile(name: str, tree: object) -> OutputProfile:
 
 def _filters(
     profiles: Mapping[str, OutputProfile], find: Callable[[str], tuple[Finding, ...]], budget_ms: int
-) -> Callable[[str], StreamFilter]:
+) -> Callable[[str, str, ChatRequest], OutputFilter]:
     budget_ns = budget_ms * 1_000_000
 
-    def new_filter(name: str) -> StreamFilter:
-        return StreamFilter(find, profiles[name], time.thread_time_ns, budget_ns)
+    def new_filter(name: str, tenant: str, chat: ChatRequest) -> OutputFilter:
+        profile = profiles[name]
+        asked = Asked(tenant, instructions(chat)) if profile.guards else Asked()
+        return new_output_filter(find, profile, time.thread_time_ns, budget_ns, asked)
 
     return new_filter
+
+
+def instructions(chat: ChatRequest) -> tuple[str, ...]:
+    """The system and developer texts of a request, prompts of the registry included: they are rendered."""
+    return tuple(
+        part.text
+        for message in chat.messages
+        if message.role in {Role.SYSTEM, Role.DEVELOPER}
+        for part in message.parts
+        if isinstance(part, TextPart)
+    )
 
 
 def _check_hosts(policy: CompiledPolicy, endpoints: Mapping[str, EndpointSettings]) -> None:

@@ -113,7 +113,8 @@ def _answer(gateway: Gateway, resolved: ResolvedRequest, place: Destination, dat
     walk, chat = gateway.walk, resolved.chat
     decoder = walk.dialects.decoder(place, chat)
     encoder = walk.dialects.encoder(chat, "req_0", 0)
-    output = walk.new_gate(walk.snapshots.current.new_filter("default"), resolved, walk.keyed_digest)
+    guard = walk.snapshots.current.new_filter("default", "acme", chat)
+    output = walk.new_gate(guard, resolved, walk.keyed_digest)
     events = [*decoder.feed(data), *decoder.flush()]
     released = [out for event in events for out in output.feed(event)]
     return encoder.encode(released) + encoder.end()

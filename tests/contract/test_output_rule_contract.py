@@ -15,6 +15,7 @@ class _FakeRule:
     """Blocks one kind."""
 
     name = "fake@1"
+    text = ""
 
     def judge(self, finding: Finding) -> Action | None:
         return Action.BLOCK if finding.kind == "card" else None

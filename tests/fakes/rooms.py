@@ -349,7 +349,7 @@ class Rooms:
             private_only=private_only,
             tenant_floor=policy.floor,
             models=lambda tenant: ("assistant",),
-            new_filter=lambda profile: self.filter,
+            new_filter=lambda profile, tenant, chat: self.filter,
             policy_sha256=policy.sha256,
             protocols_sha256="0" * 64,
             detectors_sha256="0" * 64,
