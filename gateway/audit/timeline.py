@@ -12,6 +12,10 @@ from gateway.audit.evidence import Evidence
 from gateway.audit.schema import ClassifierDoc, DecisionDoc, LimitDoc, RecordDoc, ResultDoc, RouteDoc
 
 _ENDS = ("completed", "aborted", "abandoned", "denied")
+_OTHER_REASON = (
+    "a floor (of the tenant, of a pinned document, or declared by the caller) or a part that was not read; "
+    "the record does not say which"
+)
 _UNKNOWN = "unknown: it may have gone to every place that was allowed"
 
 
@@ -92,11 +96,19 @@ def _label(seen: ClassifierDoc | None) -> Section:
             ("tags", ", ".join(seen.tags)),
             ("kinds found", ", ".join(seen.kinds) or "none"),
             ("findings", seen.finding_count),
+            ("other reason", _OTHER_REASON if _is_unexplained(seen) else None),
             ("inherited from earlier answers", seen.inherited or "nothing"),
             ("degraded", seen.degraded or "no"),
             ("parts read", ", ".join(f"{count} {word}" for word, count in sorted(seen.coverage.items()))),
             ("detectors", ", ".join(seen.detectors)),
         ),
+    )
+
+
+def _is_unexplained(seen: ClassifierDoc) -> bool:
+    """Whether no finding, no earlier answer and no degraded detector made the label what it is."""
+    return seen.level != "public" and not (
+        seen.finding_count or seen.degraded or seen.inherited == seen.level
     )
 
 
@@ -201,7 +213,9 @@ def _acts(ends: list[RecordDoc]) -> Section:
         rows += [
             ("output filter", f"{f.rule}: {f.action} {f.kind}, {f.count} times") for f in decision.filters
         ]
-        if not decision.filters:
+        if end.result is not None and end.result.error_class == "OutputBlocked":
+            rows.append(("output filter", f"stopped the answer: {end.reason_code}"))
+        elif not decision.filters:
             rows.append(("output filter", "did nothing"))
         for call in decision.tool_calls:
             name = call.name or "a tool that the registry does not name"

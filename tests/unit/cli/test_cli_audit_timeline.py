@@ -72,6 +72,14 @@ def fill(log: Committer) -> None:
     log.commit([entry("req_hostile", Phase.ADMITTED, route=RouteFact(HOSTILE, (HOSTILE,)))])
     log.commit([entry("req_hostile", Phase.COMPLETED)])
     log.commit([entry("req_denied", Phase.DENIED, reason_code="no-destination", route=None, filters=())])
+    none = dataclasses.replace(base, kinds=(), tags=(), finding_count=0)
+    result = sample_record(Phase.COMPLETED, "x").result
+    assert result is not None
+    blocked = dataclasses.replace(result, error_class="OutputBlocked", status=502)
+    log.commit([entry("req_blocked", Phase.ADMITTED, classifier=none)])
+    log.commit(
+        [entry("req_blocked", Phase.ABORTED, reason_code="output-blocked", filters=(), result=blocked)]
+    )
     log.commit([entry("req_late", Phase.ADMITTED)])
     log.commit([entry("req_late", Phase.ABORTED, reason_code="audit-deadline", route=None, filters=())])
     log.commit([entry("req_lost", Phase.ADMITTED)])
@@ -243,3 +251,13 @@ def test_a_changed_log_tells_nothing(directory: Path, trust: Path) -> None:
     assert done.exit_code == 2
     assert "the log does not hold" in done.output
     assert "ibam" not in done.output
+
+
+def test_a_label_without_a_finding_and_an_answer_that_was_stopped_are_told(
+    directory: Path, trust: Path
+) -> None:
+    told = run("req_blocked", directory, trust).output
+    assert says(told, "output filter", "stopped the answer: output-blocked")
+    assert "did nothing" not in told
+    assert "a floor (of the tenant, of a pinned document, or declared by the caller)" in told
+    assert "other reason" not in run("req_1", directory, trust).output
