@@ -76,18 +76,27 @@ class _Trap(Protocol):
         ...
 
 
+#: Forms of canaries with the tenant that may see each, by their last characters.
+_Index = dict[str, list[tuple[str, str]]]
+
+
 @dataclass(frozen=True, slots=True)
 class _Ends:
-    """Canaries, by their last characters."""
+    """Canaries that `tenant` may not see. The index is the same for all tenants."""
 
-    ends: dict[str, list[str]]
+    index: _Index
+    tenant: str
     width: int = CANARY_CHARS_MIN
 
     def touches(self, view: str, base: int) -> bool:
-        return _is_among(self.ends.keys(), self.width, view, base)
+        return _is_among(self.index.keys(), self.width, view, base)
 
     def springs(self, tail: str, seen: set[str]) -> bool:
-        return any(tail.endswith(each) for each in self.ends.get(tail[-self.width :], ()))
+        return any(
+            tail.endswith(form)
+            for form, owner in self.index.get(tail[-self.width :], ())
+            if not owner or owner != self.tenant
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,27 +247,20 @@ class CanaryRule:
     name: str
     canaries: tuple[Canary, ...]
     action: Action = Action.BLOCK
-    _makers: dict[str, WatchMaker | None] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _index: _Index = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for canary in self.canaries:
+            for form in forms(canary.text):
+                if len(form) >= CANARY_CHARS_MIN:
+                    self._index.setdefault(form[-CANARY_CHARS_MIN:], []).append((form, canary.tenant))
 
     @property
     def is_first(self) -> bool:
         """True: masks would break what is compared."""
         return True
 
-    def prepare(self, asked: Asked) -> WatchMaker | None:
-        """The watches for the tenant that asks; they are made once for each tenant that has a canary."""
-        owner = asked.tenant if any(each.tenant == asked.tenant for each in self.canaries) else ""
-        if owner not in self._makers:
-            self._makers[owner] = self._maker(owner)
-        return self._makers[owner]
-
-    def _maker(self, owner: str) -> WatchMaker | None:
-        ends: dict[str, list[str]] = {}
-        for canary in self.canaries:
-            if canary.tenant and canary.tenant == owner:
-                continue
-            for form in forms(canary.text):
-                if len(form) >= CANARY_CHARS_MIN:
-                    ends.setdefault(form[-CANARY_CHARS_MIN:], []).append(form)
+    def prepare(self, asked: Asked) -> WatchMaker:
+        """The watches for the tenant that asks."""
         mask = Mask(0, 1, self.action, "canary", self.name)
-        return _LeakMaker(_Ends(ends), mask) if ends else None
+        return _LeakMaker(_Ends(self._index, asked.tenant), mask)
