@@ -310,6 +310,7 @@ class LinkWatch:
         decided = self._rule.mask(self._scheme + body, self._target, is_whole=is_whole) if body else None
         if decided is None:
             self._release(held, pieces)
+            self._reopen()
             return
         kind, action = decided
         written = REMOVED_AUTOLINK if is_auto else REMOVED
@@ -326,6 +327,14 @@ class LinkWatch:
                 pieces.append(verbatim(held[len(body) :]))
             if not is_whole:
                 self._mode = _Mode.SWALLOW
+        if self._mode is _Mode.PROSE:
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """What was held may end in the sign behind which the next address begins ("[1]:")."""
+        opened = self._opened_by(self._left, len(self._left) - 1)
+        if opened[1] is _Mode.OPENED:
+            _, self._mode, self._form, self._target, self._scheme = opened
 
     def _swallow(self, rest: str, pieces: list[Piece]) -> str:
         """Drop the rest of an address, to the first blank, quote or bracket that may end it."""

@@ -26,6 +26,8 @@ CARRIERS = (
     f"[see](mailto:x@{HOST}?body=c2VjcmV0)",
     f"![chart][1]\n\n[1]: https://{HOST}/p.png?d=1",
     f"![chart][one]\n\n[one]:\n  <https://{HOST}/p.png> 'title'",
+    f"![a][1]\n\n[0]:\n[1]: &#104;ttps://{HOST}/p",
+    f"![a][x]\n\n[https://x.example/?d]: /y\n[x]:\n\n[x]: //{HOST}/p",
     f'<img src="https://{HOST}/p.png?d=1">',
     f"<img alt=x src=https://{HOST}/p.png?d=1>",
     f"<IMG SRC = '//{HOST}/p.png'>",
