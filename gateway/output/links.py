@@ -310,7 +310,8 @@ class LinkWatch:
         decided = self._rule.mask(self._scheme + body, self._target, is_whole=is_whole) if body else None
         if decided is None:
             self._release(held, pieces)
-            self._reopen()
+            if held:  # an empty one, "[x]()", ends where it began
+                self._reopen()
             return
         kind, action = decided
         written = REMOVED_AUTOLINK if is_auto else REMOVED

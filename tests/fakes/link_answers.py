@@ -62,6 +62,7 @@ HARMLESS = (
     "[next](/docs/next.md#part) and [up](../index.html)",
     "[1]: Note: this is a footnote",
     "[call](tel:112)",
+    "Empty: [x]() and [y]( ) and f[0](), a href= > b, url() end",
     "The home page is https://www.wikipedia.example/wiki/Tide.",
     "<a href='#top'>up</a>",
     "if (a[i](b) == c) { url(1); data = [x for x in y]; src=dst }",
