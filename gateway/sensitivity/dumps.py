@@ -137,6 +137,8 @@ _OPENING = re.compile(rb"[\"'=:(\[]")
 _SPECIAL = re.compile(rb"[^0-9A-Za-z/_.,:=-]")
 #: Longest run that is read; encoded documents have line ends, or are opaque in another way.
 _BASE85_MOST = 1 << 16
+#: Letters and digits that may stand before the first signs of a run: a header with zeros has no sign.
+_BEFORE = 64
 
 
 def _groups85(run: bytes, table: dict[int, int]) -> bytes | None:
@@ -156,12 +158,21 @@ def _groups85(run: bytes, table: dict[int, int]) -> bytes | None:
     return bytes(raw[: len(raw) - short])
 
 
+def _begin_of_run(data: bytes, start: int) -> int:
+    """Where the run without blanks begins: a trigger may begin behind letters and digits of the same run."""
+    least = max(0, start - _BEFORE)
+    while start > least and 33 <= data[start - 1] <= 126:
+        start -= 1
+    return start
+
+
 def from_base85(view: View, start: int, end: int) -> View | None:
     """What the run at `start:end` says as Ascii85 (btoa, Adobe) or base85 (RFC 1924), or None.
 
     The first two groups tell whether it is worth reading; all five alignments are tried, and what is behind
     a sign that may open a value, because a name may stand glued before the run.
     """
+    start = _begin_of_run(view.data, start)
     run = b"".join(view.data[start : min(end, start + _BASE85_MOST)].split())
     if 14 * len(_SPECIAL.findall(run)) < len(run):
         return None  # paths, names and addresses; encoded text has three times as many signs
