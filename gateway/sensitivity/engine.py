@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 import hyperscan
@@ -149,6 +150,24 @@ def _note_pattern(index: int, _start: int, _end: int, _flags: int, fired: list[i
     fired.append(index)
 
 
+@lru_cache(maxsize=4)
+def _compiled(patterns: tuple[bytes, ...]) -> bytes:
+    """A database, serialised. Compiling takes seconds, so the last few sets are kept."""
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    count = len(patterns)
+    try:
+        database.compile(
+            expressions=list(patterns),
+            ids=list(range(count)),
+            elements=count,
+            flags=[hyperscan.HS_FLAG_SINGLEMATCH] * count,
+        )
+    except hyperscan.error as error:
+        raise ConfigurationError(f"detector patterns: hyperscan refuses them: {error}") from error
+    serialised: bytes = hyperscan.dumpb(database)
+    return serialised
+
+
 class HyperscanEngine:
     """Hyperscan in block mode as a filter in front of RE2.
 
@@ -157,32 +176,16 @@ class HyperscanEngine:
 
     def __init__(self, patterns: Sequence[bytes], once: frozenset[int] = frozenset()) -> None:
         self._confirmers = _confirmers(patterns, once)
-        self._patterns = list(patterns)
         self._local = threading.local()
-        # Compiled once (1 s); each thread unpacks its own copy in some milliseconds. A pattern that
-        # Hyperscan cannot take fails here, at start.
-        self._serialised = self._compile()
+        # Each thread unpacks its own copy in some milliseconds. A pattern that Hyperscan cannot take fails
+        # here, at start.
+        self._serialised = _compiled(tuple(patterns))
         self._open()
 
     @property
     def identity(self) -> str:
         """Name and version."""
         return "hyperscan@1"
-
-    def _compile(self) -> bytes:
-        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
-        count = len(self._patterns)
-        try:
-            database.compile(
-                expressions=self._patterns,
-                ids=list(range(count)),
-                elements=count,
-                flags=[hyperscan.HS_FLAG_SINGLEMATCH] * count,
-            )
-        except hyperscan.error as error:
-            raise ConfigurationError(f"detector patterns: hyperscan refuses them: {error}") from error
-        serialised: bytes = hyperscan.dumpb(database)
-        return serialised
 
     def _open(self) -> Any:
         database = hyperscan.loadb(self._serialised, hyperscan.HS_MODE_BLOCK)
