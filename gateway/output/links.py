@@ -60,8 +60,9 @@ class _Form(Enum):
 
 
 _ENDS = {
-    _Form.INLINE: re.compile(r"[\s()]"),  # brackets inside it come in pairs
-    _Form.REFERENCE: re.compile(r"\s"),
+    # CommonMark ends an address at ASCII blanks only; brackets inside it come in pairs.
+    _Form.INLINE: re.compile(r"[\x00-\x20\x7f()]"),
+    _Form.REFERENCE: re.compile(r"[\x00-\x20\x7f]"),
     _Form.BRACKETED: re.compile(r">"),
     _Form.ANGLED: re.compile(r"[\s<>]"),
     _Form.BARE: re.compile(r"[\s<>]|\](?=[(\[])"),

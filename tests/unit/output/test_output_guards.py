@@ -111,6 +111,8 @@ def test_tells_whether_an_address_has_room_for_data(address: str, is_data: bool)
         ("![a](https://e.example/?d=1)", "![a](#link-removed)"),
         ("[a](https://e.example/a_(b) 'title').", "[a](#link-removed 'title')."),
         ("[![i](//e.example/i)](//e.example)", "[![i](#link-removed)](#link-removed)"),
+        ("![a](&NewLine;\u00a0http://e.example/i)", "![a](#link-removed)"),
+        ("[r]: &NewLine;\u00a0http://e.example/i", "[r]: #link-removed"),
         ("See https://e.example/?d=1.", "See https [link removed]."),
         ("<https://e.example/?d=1>", "<https [link removed]>"),
         ("www.e.example/?d=1, yes", "www [link removed], yes"),
