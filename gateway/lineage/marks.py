@@ -37,7 +37,13 @@ class Marker:
 
     def text(self, text: str) -> str | None:
         """Mark of a turn's words, in hex; None when there are none."""
-        return self._mark("".join(text.split()))
+        words = self.words()
+        words.feed(text)
+        return words.mark()
+
+    def words(self) -> Words:
+        """Takes a text in pieces, for its mark."""
+        return Words(self._wide.copy(), self._short.copy())
 
     def call(self, name: str, arguments: str) -> str | None:
         """Mark of a tool call. Arguments that are no JSON are taken as words."""
@@ -45,14 +51,35 @@ class Marker:
             canonical = _ENCODER.encode(msgspec.json.decode(arguments)).decode()
         except (ValueError, RecursionError):
             canonical = "".join(arguments.split())
-        return self._mark(f"{name}({canonical})")
+        words = self.words()
+        words.feed(f"{name}({canonical})", is_whole=True)
+        return words.mark()
 
-    def _mark(self, words: str) -> str | None:
-        if not words:
+
+class Words:
+    """A text that comes in pieces, of which only digests are kept: an answer may be long."""
+
+    __slots__ = ("_count", "_short", "_wide")
+
+    def __init__(self, wide: hashlib.blake2b, short: hashlib.blake2b) -> None:
+        self._wide = wide
+        self._short = short
+        self._count = 0
+
+    def feed(self, text: str, *, is_whole: bool = False) -> None:
+        """Take a piece; of a `is_whole` one the white space counts too."""
+        words = text if is_whole else "".join(text.split())
+        data = words.encode("utf-8", "surrogatepass")
+        self._wide.update(data)
+        if self._count < SHORT_CHARS:
+            self._short.update(data)
+        self._count += len(words)
+
+    def mark(self) -> str | None:
+        """The mark of what came so far, in hex; None when there were no words."""
+        if not self._count:
             return None
-        digest = (self._short if len(words) < SHORT_CHARS else self._wide).copy()
-        digest.update(words.encode("utf-8", "surrogatepass"))
-        return digest.hexdigest()
+        return (self._short if self._count < SHORT_CHARS else self._wide).hexdigest()
 
 
 def turns_of(chat: ChatRequest, marker: Marker) -> tuple[str, ...]:
@@ -72,32 +99,40 @@ def turns_of(chat: ChatRequest, marker: Marker) -> tuple[str, ...]:
 
 
 class Answer:
-    """The words of an answer while they are released. Fed with filtered events only."""
+    """The words of an answer while they are released. Fed with filtered events only.
 
-    __slots__ = ("_calls", "_texts")
+    Prose is kept as digests. The arguments of a tool call are kept until the end, since their members are put
+    in order; they are held whole for their judgement anyway.
+    """
 
-    def __init__(self) -> None:
-        self._texts: dict[tuple[int, Channel, int], list[str]] = {}
+    __slots__ = ("_arguments", "_calls", "_marker", "_prose")
+
+    def __init__(self, marker: Marker) -> None:
+        self._marker = marker
+        self._prose: dict[tuple[int, Channel], Words] = {}
         self._calls: dict[tuple[int, int], str] = {}
+        self._arguments: dict[tuple[int, int], list[str]] = {}
 
     def feed(self, event: StreamEvent) -> None:
         """Take a released event."""
-        if type(event) is TextDelta:
-            self._texts.setdefault((event.choice, event.channel, event.tool), []).append(event.text)
-        elif type(event) is ToolCallStart:
+        if type(event) is ToolCallStart:
             self._calls[event.choice, event.tool] = event.name
+        elif type(event) is not TextDelta:
+            return
+        elif event.channel is Channel.TOOL_ARGUMENTS:
+            self._arguments.setdefault((event.choice, event.tool), []).append(event.text)
+        else:
+            key = (event.choice, event.channel)
+            words = self._prose.get(key)
+            if words is None:
+                words = self._prose[key] = self._marker.words()
+            words.feed(event.text)
 
-    def marks(self, marker: Marker) -> tuple[str, ...]:
+    def marks(self) -> tuple[str, ...]:
         """Marks of every text and tool call so far, that of a cut answer too."""
-        marks: list[str | None] = []
-        for (choice, channel, tool), pieces in self._texts.items():
-            if channel is not Channel.TOOL_ARGUMENTS:
-                marks.append(marker.text("".join(pieces)))
-            elif (choice, tool) in self._calls:
-                marks.append(marker.call(self._calls[choice, tool], "".join(pieces)))
-        for (choice, tool), name in self._calls.items():
-            if (choice, Channel.TOOL_ARGUMENTS, tool) not in self._texts:
-                marks.append(marker.call(name, ""))
+        marks = [words.mark() for words in self._prose.values()]
+        for key, name in self._calls.items():
+            marks.append(self._marker.call(name, "".join(self._arguments.get(key, ()))))
         return _distinct(marks)
 
 

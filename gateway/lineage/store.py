@@ -71,7 +71,7 @@ class Lineage:
 
     async def floor(self, principal: Principal, chat: ChatRequest) -> Label:
         """The highest label of an assistant turn in this request that the gateway said itself."""
-        marks = turns_of(chat, self._marker(principal))
+        marks = turns_of(chat, self.marker(principal))
         if not marks:
             return PUBLIC
         keys = _keys(principal.tenant, marks)
@@ -95,7 +95,7 @@ class Lineage:
 
     async def remember(self, principal: Principal, answer: Answer, label: Label) -> None:
         """Keep the marks of an answer. Never raises for Redis: what it does not take waits here."""
-        keys = _keys(principal.tenant, answer.marks(self._marker(principal)))
+        keys = _keys(principal.tenant, answer.marks())
         if keys and not await self._keep(keys, label):
             for key in keys:
                 self._pending[key] = self._pending.pop(key, PUBLIC).join(label)
@@ -130,7 +130,8 @@ class Lineage:
             return False
         return True
 
-    def _marker(self, principal: Principal) -> Marker:
+    def marker(self, principal: Principal) -> Marker:
+        """Marks for what is said to this principal."""
         return Marker(self._key, principal.tenant, principal.subject_ref)
 
 
@@ -143,7 +144,7 @@ class Listener:
         self._lineage = lineage
         self._principal = principal
         self._label = label
-        self._answer = Answer()
+        self._answer = Answer(lineage.marker(principal))
 
     def feed(self, event: StreamEvent) -> None:
         """Take a released event."""

@@ -153,7 +153,7 @@ def test_says_when_a_spent_limit_is_free_again(rig: ClientRig) -> None:
         told.append(call(rig, "plain", rig.key("acme")))
     error = told[-1]["error"]
     assert (error["class"], error["code"]) == ("RateLimitError", "requests-limit-exceeded")
-    assert 1 <= int(error["retryAfter"]) <= 20
+    assert 1 <= int(error["retryAfter"]) <= 61, "a minute, and its running second"
 
 
 @pytest.mark.parametrize("name", ["plain", "stream"])

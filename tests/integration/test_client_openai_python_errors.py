@@ -98,9 +98,8 @@ def test_lets_the_client_read_the_policys_own_sentence(rig: ClientRig) -> None:
 
 def test_says_that_other_endpoints_are_not_there(client: openai.OpenAI) -> None:
     calls: list[Callable[[], Any]] = [
-        lambda: client.embeddings.create(model="embedder", input="tide"),
-        lambda: client.responses.create(model="assistant", input="tide"),
-        lambda: client.completions.create(model="assistant", prompt="tide"),
+        lambda: client.moderations.create(input="tide"),
+        lambda: client.images.generate(prompt="tide"),
         client.files.list,
     ]
     for call in calls:
@@ -115,7 +114,7 @@ def test_says_when_a_spent_limit_is_free_again(rig: ClientRig) -> None:
             _ = [ask(client) for _ in range(6)]
         error = caught.value
         assert (error.code, error.type) == ("requests-limit-exceeded", "rate_limit_error")
-        assert 1 <= int(error.response.headers["retry-after"]) <= 20
+        assert 1 <= int(error.response.headers["retry-after"]) <= 61, "a minute, and its running second"
         with pytest.raises(openai.RateLimitError):
             ask(client, stream=True)
 

@@ -32,12 +32,12 @@ def request(*messages: Message) -> ChatRequest:
 
 @given(WORDS, st.lists(st.integers(0, 80), max_size=8), st.sampled_from(list(Channel)[:3]))
 def test_an_answer_is_known_again_however_it_was_cut(text: str, cuts: list[int], channel: Channel) -> None:
-    answer, at = Answer(), 0
+    answer, at = Answer(MARKER), 0
     for cut in [*sorted(cuts), len(text)]:
         if cut > at:
             answer.feed(TextDelta(0, channel, text[at:cut]))
             at = cut
-    assert answer.marks(MARKER) == turns_of(request(said(text)), MARKER)
+    assert answer.marks() == turns_of(request(said(text)), MARKER)
 
 
 @given(WORDS, st.text(" \t\r\n\u00a0", max_size=5), st.text(" \n", max_size=5))
@@ -49,13 +49,13 @@ def test_white_space_around_and_within_makes_no_difference(text: str, before: st
 def test_a_tool_call_is_known_again_when_its_arguments_are_written_anew(
     arguments: dict[str, Any], is_ascii: bool, indent: int
 ) -> None:
-    answer = Answer()
+    answer = Answer(MARKER)
     answer.feed(ToolCallStart(0, 0, "call_1", "transfer"))
     answer.feed(TextDelta(0, Channel.TOOL_ARGUMENTS, json.dumps(arguments), 0))
     turned = dict(reversed(arguments.items()))
     written = json.dumps(turned, ensure_ascii=is_ascii, indent=indent or None)
     back = Message(Role.ASSISTANT, (), tool_calls=(ToolCall("other-id", "transfer", written),))
-    assert answer.marks(MARKER) == turns_of(request(back), MARKER)
+    assert answer.marks() == turns_of(request(back), MARKER)
 
 
 @given(WORDS, WORDS)
@@ -88,6 +88,6 @@ def test_only_assistant_turns_count_and_all_their_fields() -> None:
 
 
 def test_empty_answers_have_no_mark() -> None:
-    answer = Answer()
+    answer = Answer(MARKER)
     answer.feed(TextDelta(0, Channel.CONTENT, " \n"))
-    assert answer.marks(MARKER) == ()
+    assert answer.marks() == ()

@@ -11,7 +11,7 @@ from gateway.domain.label import PUBLIC, UNKNOWN, Label, Level, Tag
 from gateway.domain.stream import Channel, TextDelta
 from gateway.errors import StoreUnavailable
 from gateway.lineage import store
-from gateway.lineage.marks import Answer
+from gateway.lineage.marks import Answer, Marker
 from gateway.lineage.store import Lineage
 from tests.fakes.rooms import PRINCIPAL
 
@@ -48,7 +48,7 @@ def lineage(server: Server) -> Lineage:
 
 
 def answer(text: str = TEXT) -> Answer:
-    made = Answer()
+    made = Answer(Marker(b"k" * 32, PRINCIPAL.tenant, PRINCIPAL.subject_ref))
     made.feed(TextDelta(0, Channel.CONTENT, text))
     return made
 
