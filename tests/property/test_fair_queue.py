@@ -90,7 +90,7 @@ def test_places_shares_and_deadlines_hold_and_no_ticket_is_lost(
     assert not [ticket for ticket in history.waiting if not ticket.is_gone]
 
 
-@given(st.lists(st.integers(1, 5000), min_size=2, max_size=5), st.integers(20, 80))
+@given(st.lists(st.integers(100, 5000), min_size=2, max_size=5), st.integers(20, 80))
 def test_tenants_with_work_waiting_get_the_same_tokens(sizes: list[int], count: int) -> None:
     queue = FairQueue(Capacity(1, {"batch": ClassShare(1, 1, 1_000_000)}))
     first = Ticket("batch", "first", 1, 1e9)
