@@ -261,10 +261,12 @@ def test_the_result_of_a_tool_keeps_a_request_at_home_by_its_label_alone(
     rig: Rig, tool: str, label: str
 ) -> None:
     rig.fault("ok")
+    # A call that no other test here made: one that came back would keep the label of its answer.
+    arguments = GOOD.replace("1027", "2208")
     history = [
         {"role": "user", "content": "Sum this up."},
         {"role": "assistant", "tool_calls": [
-            {"id": "c1", "type": "function", "function": {"name": tool, "arguments": GOOD}},
+            {"id": "c1", "type": "function", "function": {"name": tool, "arguments": arguments}},
         ]},
         {"role": "tool", "tool_call_id": "c1", "content": '{"error":{"code":"core-banking-unavailable"}}'},
     ]  # fmt: skip
