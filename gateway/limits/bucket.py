@@ -4,6 +4,7 @@ Requests and tokens per minute are counted in a sliding window of one-second slo
 seconds; a slot leaves the window when the second after it is 60 s old, so the window covers 60 to 61
 seconds and no 60 seconds, wherever they begin, hold more than the limit. A token bucket holds a full
 minute and refills meanwhile, so it grants up to twice the limit in its first minute (ADR 0012).
+Over 400 lines because it follows the Lua scripts step by step and is read beside them.
 
 Invariants
 1. All or none: a refusal changes no window, no lease, no money and no record.

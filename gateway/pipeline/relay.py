@@ -11,6 +11,8 @@ Invariants
    written, in a `finally` that is shielded from cancellation and bounded in time. There is never a
    second closing record: what was handed to the log is written, however late.
 5. When the client goes or stalls, the exchange is ended at once, in every window, the last bytes included.
+
+Over 400 lines because its states (open, started, sealing, settled) mean something only together.
 """
 
 from __future__ import annotations

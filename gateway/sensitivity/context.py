@@ -10,7 +10,8 @@ Invariants
 
 How it works: a table gives each word a vector (int8, distilled from a teacher) and a weight; each window
 takes the weighted mean and the maximum of its words' vectors; a small network gives one score per tag and
-one for "any of them". ADR 0008 says why it is no deeper.
+one for "any of them". ADR 0008 says why it is no deeper. Over 400 lines because the file's format and the
+scoring are two readings of one layout.
 """
 
 from __future__ import annotations

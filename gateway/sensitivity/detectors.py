@@ -6,6 +6,8 @@ Invariants
 2. Findings are the same with either engine.
 3. Work is bounded: a view is decoded at most `MAX_DEPTH` times, and no view is longer than the text it
    came from but for `views.MAX_EXPANSION`.
+
+Over 400 lines because decoding, reading and merging are one recursion over views.
 """
 
 from __future__ import annotations
