@@ -305,8 +305,9 @@ class Relay:
         """Hand the one closing record over and wait for it. Raises `AuditUnavailable`. Idempotent."""
         if self._is_sealed:
             return
-        self._is_sealing = self._is_sealed = True
+        self._is_sealing = True
         await self._remember()
+        self._is_sealed = True
         outcome = self._outcome
         outcome.filters = self._filter.actions
         outcome.tool_calls = self._filter.calls
@@ -331,9 +332,15 @@ class Relay:
 
     async def _remember(self) -> None:
         """Let what was released keep the label of its request, before its last byte is sent."""
-        said, self._said = self._said, None
-        if said is not None:
-            await said.remember()
+        if self._said is None:
+            return
+        try:
+            await self._said.remember()
+        except Exception:
+            # fail-closed: an answer that would lose its label ends with an error, and is recorded so.
+            self._said = None
+            raise
+        self._said = None
 
     async def _settle(self) -> None:
         self._is_settled = True

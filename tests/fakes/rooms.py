@@ -97,6 +97,7 @@ class FakeLineage:
 
     label: Label = PUBLIC
     remembered: list[tuple[Label, str]] = field(default_factory=list)
+    fault: Exception | None = None
 
     async def floor(self, principal: Principal, chat: ChatRequest) -> Label:
         return self.label
@@ -118,6 +119,8 @@ class FakeSaid:
             self.text += event.text
 
     async def remember(self) -> None:
+        if self.lineage.fault is not None:
+            raise self.lineage.fault
         self.lineage.remembered.append((self.label, self.text))
 
 

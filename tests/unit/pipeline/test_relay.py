@@ -323,6 +323,18 @@ async def test_what_was_released_is_remembered_before_the_client_has_its_last_by
     assert told == [(True, "Hello there")]
 
 
+@pytest.mark.parametrize("stream", [True, False])
+async def test_an_answer_that_cannot_be_remembered_ends_with_an_error_and_one_record(stream: bool) -> None:
+    rooms = with_upstream(hosted_openai=STREAM if stream else [PLAIN])
+    rooms.lineage.fault = RuntimeError("a fault of the room")
+    client = await run(rooms, stream)
+    assert b"[DONE]" not in client.body
+    assert b"Hello" not in client.body or stream
+    assert [record.phase for record in rooms.journal.records] == [Phase.ADMITTED, Phase.ABORTED]
+    assert rooms.faults == ["RuntimeError"]
+    assert len(rooms.limiter.settled) == 1
+
+
 async def test_the_part_that_a_cut_answer_released_is_remembered_too() -> None:
     rooms = with_upstream(hosted_openai=STREAM[:2])
     await run(rooms, stream=True)
